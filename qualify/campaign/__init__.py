@@ -1,0 +1,1 @@
+"""A campaign file, read strictly."""

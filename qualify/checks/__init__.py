@@ -1,0 +1,1 @@
+"""One file a check, one function, one verdict type."""

@@ -1,0 +1,25 @@
+"""A check's outcome with its evidence; never a bare boolean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["pass", "fail", "waived", "inconclusive", "not-run"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`check` names it (cold, shape, parity ...), `subject` what was judged.
+
+    `sentence` says the outcome to a person, with its numbers; `evidence` holds the numbers
+    and the ids of cells and records behind them, JSON-ready. `demanded` is false for a
+    verdict that informs without deciding the run's outcome.
+    """
+
+    check: str
+    subject: str
+    outcome: Outcome
+    sentence: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    demanded: bool = True

@@ -1,0 +1,1 @@
+"""Prompts of an exact token shape, built before any clock starts."""

@@ -1,0 +1,1 @@
+"""What was observed: the schema, the append-only store, and a run read back."""

@@ -1,0 +1,1 @@
+"""Findings as a summary, a page and a terminal table."""

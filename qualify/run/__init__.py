@@ -1,0 +1,1 @@
+"""The launch loop: start, measure cell by cell, survive anything."""
