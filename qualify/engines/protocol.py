@@ -8,7 +8,8 @@ Everything is found by feature detection, never by version string.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol as TypingProtocol
+from typing import Any
+from typing import Protocol as TypingProtocol
 
 from qualify.client.reply import HttpRequest, RawReply, Reply
 from qualify.prompts.prompt import Prompt
