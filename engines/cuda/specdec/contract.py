@@ -1,0 +1,197 @@
+"""What a scheduler may ask of the engine's core. ``runner.Runner`` is the implementation.
+
+The loop a scheduler runs::
+
+    runner = Runner.load(model_dir, RunnerOptions(mode="mtp"))
+    seq = runner.new_sequence("r1", prompt_ids, params)      # RequestRefused: a 400, now
+    if runner.can_admit(seq):
+        runner.admit(seq)                                    # takes a slot and the prompt's pages
+    runner.prefill_step([seq])                               # one chunk; repeat while PREFILL
+    while runner.pages_short(decoding) > 0:
+        runner.retract(decoding.pop())                       # youngest first; it goes back to wait
+    runner.decode_step(decoding)                             # one visible step for the batch
+
+The runner is single-threaded: one thread calls it, and no method blocks on anything but compute.
+
+What is promised, and in which terms
+------------------------------------
+Every row's arithmetic depends on the tokens before it and on its absolute position, never on the
+rows that travel with it, on the chunk size, on the pages it got or on whether it came by prefill,
+decode or verify. So the *bits* of the state (KV rows, recurrent state, convolution rows) after
+token i are the same in all modes, batches and chunkings, and after a retraction. This rests on
+matrix products whose rows are independent of their number; ``RunnerInfo.invariance`` says what
+the self-check at start found on this machine. Where it reports that only the decode rows agree
+(``prefill_exact`` false), the promise after a retraction is of token ids, up to ties closer than
+rounding, and no longer of bits. Sampled requests draw by (seed, position): a retraction repeats
+their draws too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from specdec.request import Finish, SamplingParams, Sequence, StepResult
+
+Mode = Literal["target-only", "mtp"]
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """Launch-time settings; none of them changes a greedy answer.
+
+    ``draft_steps`` counts drafts only, without the anchor (1 to 7). ``max_total_tokens`` is the KV
+    pool in tokens (rounded down to whole pages); None means ``max_running_requests`` times the
+    context length, at most 65,536. ``context_length`` None means the checkpoint's own.
+    """
+
+    mode: Mode = "target-only"
+    device: str = "auto"  # auto | cpu | cuda | cuda:N
+    draft_steps: int = 3
+    adaptive: bool = False
+    prefill_chunk_tokens: int = 512
+    max_total_tokens: int | None = None
+    max_running_requests: int = 8
+    context_length: int | None = None
+    page_size: int = 64
+    random_seed: int = 0
+    threads: int | None = None  # CPU threads for torch; None leaves torch's own choice
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """What the self-check at start found about row independence on this machine.
+
+    ``decode_exact``: decode and verify rows are bitwise the same at every batch size and width.
+    ``prefill_exact``: prefill rows are too. ``row_quantum``: products run on multiples of this
+    many rows. ``prefill_rows``: rows of one prefill tile.
+    """
+
+    decode_exact: bool
+    prefill_exact: bool
+    row_quantum: int
+    prefill_rows: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class RunnerInfo:
+    """Facts for ``/model_info``, ``/server_info`` and the start-up log."""
+
+    model_path: Path
+    architecture: str
+    mode: Mode
+    device: str
+    dtype: str
+    vocab_size: int
+    context_length: int
+    eos_token_ids: frozenset[int]
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    state_bytes_per_slot: int
+    max_total_tokens: int
+    max_running_requests: int
+    page_size: int
+    draft_steps: int
+    adaptive: bool
+    prefill_chunk_tokens: int
+    invariance: Invariance
+
+
+class PagePool(Protocol):
+    """KV accounting in tokens; a page belongs to exactly one sequence."""
+
+    @property
+    def page_size(self) -> int: ...
+
+    @property
+    def total_tokens(self) -> int: ...
+
+    @property
+    def free_tokens(self) -> int:
+        """Tokens in pages that nobody holds."""
+        ...
+
+    @property
+    def used_tokens(self) -> int: ...
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every page is free or owned exactly once."""
+        ...
+
+
+class DecodeRunner(Protocol):
+    """The engine's core as a scheduler sees it."""
+
+    @classmethod
+    def load(cls, model_dir: Path, options: RunnerOptions) -> DecodeRunner:
+        """Read a checkpoint strictly and prepare it. Raises CheckpointError."""
+        ...
+
+    @property
+    def info(self) -> RunnerInfo: ...
+
+    @property
+    def pool(self) -> PagePool: ...
+
+    @property
+    def free_slots(self) -> int: ...
+
+    def new_sequence(
+        self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
+    ) -> Sequence:
+        """Check a request and wrap it; takes nothing. Raises RequestRefused for an empty prompt,
+        an unknown token id, parameters out of range, or input + output beyond the context length
+        or the whole pool."""
+        ...
+
+    def can_admit(self, seq: Sequence) -> bool:
+        """A slot is free, and pages for all present tokens and one more."""
+        ...
+
+    def admit(self, seq: Sequence) -> None:
+        """WAITING to PREFILL: takes a slot and those pages. Raises PoolExhausted."""
+        ...
+
+    def next_prefill_tokens(self, seq: Sequence) -> int:
+        """How many positions the next ``prefill_step`` would compute for it."""
+        ...
+
+    def prefill_step(self, seqs: Seq[Sequence]) -> list[StepResult]:
+        """One chunk for each sequence, up to the next absolute multiple of the chunk size.
+
+        The chunk that reaches the last position samples the first token (``tokens`` has one id,
+        phase DECODE). After a retraction it samples nothing: generated tokens are fed again as
+        part of the input and the sequence simply continues.
+        """
+        ...
+
+    def pages_short(self, seqs: Seq[Sequence]) -> int:
+        """Pages missing for one decode step of all ``seqs``, 0 if it can run. Drafts never make it
+        positive: a step proposes fewer when the pool is tight."""
+        ...
+
+    def decode_step(self, seqs: Seq[Sequence]) -> list[StepResult]:
+        """One visible step: draft, verify, accept, commit; results in the order of ``seqs``.
+
+        Each running sequence gains at least one token. A sequence with non-finite draft or target
+        logits ends with ``Finish("abort", message=...)``. Raises PoolExhausted before any change.
+        """
+        ...
+
+    def retract(self, seq: Sequence) -> None:
+        """Back to WAITING: gives back slot and pages, keeps output and counters, counts it."""
+        ...
+
+    def release(self, seq: Sequence, finish: Finish) -> None:
+        """End a sequence in any phase (abort, stop string) and give back what it holds; a second
+        call does nothing."""
+        ...
+
+    def trim(self, seq: Sequence, tokens: int) -> None:
+        """Discard the last ``tokens`` output ids of a finished sequence (a stop string matched
+        before them); they are counted in W."""
+        ...
