@@ -1,1 +1,1 @@
-"""A campaign file, read strictly."""
+"""YAML -> Campaign: read strictly, with file and line for everything that is wrong."""

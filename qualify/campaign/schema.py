@@ -4,92 +4,151 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class Strict(BaseModel):
-    """No unknown keys, no coercion, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+from qualify.campaign.checks import ChecksSpec
+from qualify.campaign.strict import Strict
 
 
 class Variant(Strict):
     """A named overlay of arguments or environment on a mode."""
 
     mode: str
+    """The mode that this varies."""
     args: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+    """Launch arguments that are set or replaced; null removes one."""
     env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables that are set or replaced."""
     profile: str | None = None
+    """The launch profile, where it is not the mode's own."""
 
 
 class SamplingSpec(Strict):
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int | None = None
-    seed: int | None = None
+    """Every sampling field is sent with each request: a server's defaults are not greedy."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    """0 is greedy; above 0 output parity cannot be judged."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling; 1 is off."""
+    top_k: int | None = Field(default=None, gt=0)
+    """Sample among the k likeliest; null leaves it out."""
+    seed: int | None = Field(default=None, ge=0)
+    """The server's sampling seed."""
     output_tokens: int = Field(gt=0)
+    """How many tokens each request generates."""
     ignore_eos: bool = True
+    """Go on after the end-of-text token; false needs `until: eos`."""
 
 
 class PromptsSpec(Strict):
     """tokens may be a list: one cell a shape. turns only with cache: session."""
 
     source: str
+    """corpora/code, corpora/prose, corpora/mixed, corpora/copy, a file, or dataset:NAME."""
     tokens: int | list[int]
+    """Exact prompt length in tokens, or a list of them: one cell each."""
     count: int = Field(gt=0)
+    """How many different prompts (conversations, in sessions) are measured."""
     turns: int = Field(default=1, gt=0)
+    """Turns of a conversation; above 1 only with `cache: session`."""
     template: bool = False
+    """Apply the tokenizer's chat template."""
     thinking: bool | None = None
+    """The template's thinking switch; null leaves it to the template."""
     repeat: bool = False
+    """A source that is too short may be repeated."""
 
 
 class WarmupSpec(Strict):
+    """Requests of the same shape, before the measured ones and never reported."""
+
     count: int = Field(default=1, ge=0)
+    """How many; they have prompts of their own."""
 
 
 class WorkloadSpec(Strict):
+    """Prompts of one shape, an output budget, a concurrency and a cache policy."""
+
     name: str
+    """A short name, unique in the campaign."""
     prompts: PromptsSpec
+    """What is sent."""
     warmup: WarmupSpec = WarmupSpec()
+    """What is sent before it."""
     cache: Literal["cold", "warm", "session"] = "cold"
+    """cold: proven empty; warm: each prompt was sent before; session: grows turn by turn."""
     concurrency: int | list[int] = 1
+    """Requests in flight, or a list: one cell each, all with the same prompts."""
     until: Literal["length", "eos"] = "length"
+    """length: exactly the output budget; eos: up to the natural end."""
     output_tokens: int | None = Field(default=None, gt=0)
+    """Replaces the campaign's sampling.output_tokens."""
     first_token_timeout_s: float | None = Field(default=None, gt=0)
-    modes: list[str] | None = None  # only these sides measure it
-    self_parity: bool = True  # measured again in the baseline's second launch
+    """How long the first token may take; the first request of a shape may compile for minutes."""
+    modes: list[str] | None = None
+    """Only these modes or variants measure it."""
+    self_parity: bool = True
+    """Measured again in the baseline's second launch."""
 
 
 class Expect(Strict):
-    """What a change must not alter: output, acceptance."""
+    """What a change must not alter."""
 
     pair: list[str] = Field(min_length=2, max_length=2)
+    """Two modes or variants."""
     same: list[Literal["output", "acceptance"]] = Field(min_length=1)
+    """What must be the same in both."""
 
 
 class LedgerLine(Strict):
+    """One line of the experiment ledger."""
+
     experiment: str
+    """The question, before anything ran."""
     observation: str | None = None
+    """What was seen."""
     disposition: str | None = None
+    """What was decided."""
 
 
 class Campaign(Strict):
+    """Which engine, modes, workloads, checks, evaluations and gates."""
+
     campaign: str
+    """The campaign's name; prompts derive their seeds from it."""
     engine: str
+    """A name that `qualify engines list` shows."""
     profile: str | dict[str, str] | None = None
+    """One launch profile for all, or one for each mode or variant."""
     modes: list[str] = Field(min_length=1)
+    """Decode modes of the engine."""
     variants: dict[str, Variant] = Field(default_factory=dict)
-    baseline: str | None = None  # default: the first mode
+    """Named overlays on a mode; a variant is compared like a mode."""
+    baseline: str | None = None
+    """What the others are compared with; the first mode if left out."""
     rounds: int = Field(default=1, gt=0)
+    """One launch of each side per round, in a seeded order."""
     pairs: Literal["all", "baseline"] | list[list[str]] = "baseline"
+    """Which sides are compared: each with the baseline, all, or a list of pairs."""
     expect: list[Expect] = Field(default_factory=list)
+    """What a change must not alter, pair by pair."""
     sampling: SamplingSpec
+    """How tokens are chosen, and how many."""
     workloads: list[WorkloadSpec] = Field(min_length=1)
-    checks: dict[str, Any] = Field(default_factory=dict)
+    """What is measured."""
+    checks: ChecksSpec = ChecksSpec()
+    """What must hold for the run to be qualified."""
     evals: list[str | dict[str, Any]] = Field(default_factory=list)
+    """Quality evaluations."""
     gates: dict[str, float] = Field(default_factory=dict)
+    """Thresholds of a comparison that decide an exit code."""
     ledger: str | list[LedgerLine] | None = None
-    seed: int = 0
-    model: str | None = None  # a path or name that overrides the engine definition's
+    """The question this campaign answers; the report keeps it."""
+    seed: int = Field(default=0, ge=0)
+    """Changes every prompt and the order of launches."""
+    model: str | None = None
+    """A path or name that replaces the engine definition's."""
     tokenizer: str | None = None
+    """A path or name, where it is not the model's own."""
     start_timeout_s: float = Field(default=1800.0, gt=0)
+    """How long an engine may take until it is ready."""

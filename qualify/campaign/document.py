@@ -1,0 +1,235 @@
+"""A YAML file as plain values that remember where they were written.
+
+PyYAML parses; nothing of its type guessing is used. Duplicate keys, anchors, aliases, merges,
+tags, several documents and keys that are not text are refused, each where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from qualify.campaign.faults import CampaignFaults, Fault, Path
+from qualify.campaign.scalars import Trap, resolve
+
+DEEPEST = 20  # no campaign needs more; it keeps a hostile file from exhausting the stack
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands (lines from 1) and the text it was written as, if a scalar."""
+
+    line: int
+    key_line: int
+    text: str | None = None
+
+
+@dataclass
+class Document:
+    """`value` is made of dict, list, str, int, float, bool and None. `unread` holds paths
+    whose value was refused: they have a fault already and no value worth judging."""
+
+    file: str
+    value: Any = None
+    places: dict[Path, Place] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    unread: set[Path] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+
+    def line(self, path: Path) -> int | None:
+        """The line of the nearest thing that was really written along `path`."""
+        for end in range(len(path), -1, -1):
+            place = self.places.get(path[:end])
+            if place is not None:
+                return place.key_line
+        return None
+
+    def fault(self, path: Path, sentence: str, remedy: str) -> None:
+        """Note a fault at `path`, unless what stands there was refused already."""
+        if any(path[: len(u)] == u for u in self.unread):
+            return
+        self.faults.append(Fault(self.file, self.line(path), sentence, remedy))
+
+    def get(self, path: Path) -> Any:
+        """The value at `path`, or None where nothing (readable) stands there."""
+        here = self.value
+        for step in path:
+            if isinstance(here, dict) and step in here:
+                here = here[step]
+            elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+                here = here[step]
+            else:
+                return None
+        return here
+
+
+def read_document(path: FilePath) -> Document:
+    """Read `path`; faults of single values are collected, an unreadable file raises."""
+    shown = str(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise _whole(shown, "there is no such file", "Check the path; `ls` shows what is there.")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _whole(shown, f"it cannot be read: {reason}", "Give a readable YAML file.") from None
+    return parse_document(data, shown)
+
+
+def parse_document(data: bytes, file: str) -> Document:
+    """The same, from bytes; `file` is the name that faults carry."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        fault = Fault(file, line, "this is not UTF-8 text", "Save the file as UTF-8.")
+        raise CampaignFaults([fault]) from None
+    node = _compose(text, file)
+    document = Document(file)
+    if not isinstance(node, MappingNode):
+        found = "nothing" if node is None else _kind(node)
+        line = None if node is None else node.start_mark.line + 1
+        sentence = f"a campaign is a mapping of keys; this file holds {found}"
+        raise CampaignFaults([Fault(file, line, sentence, "Start with `campaign: NAME`.")])
+    _refuse_copies_and_tags(text, document)
+    document.value = _read(node, (), node.start_mark.line + 1, document)
+    return document
+
+
+def _compose(text: str, file: str) -> Node | None:
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except RecursionError:
+        raise _whole(file, "it is nested too deeply", "Write it flat.") from None
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        sentence = f"there is an unprintable character (U+{error.character:04X}) here"
+        fault = Fault(file, line, sentence, "Delete it, or write it as an escape in quotes.")
+        raise CampaignFaults([fault]) from None
+    except yaml.MarkedYAMLError as error:
+        raise CampaignFaults([_syntax(error, text, file)]) from None
+    if len(nodes) > 1:
+        line = nodes[1].start_mark.line + 1
+        fault = Fault(file, line, "a second document starts here", "One campaign a file.")
+        raise CampaignFaults([fault])
+    return nodes[0] if nodes else None
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Fault:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    written = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    problem = error.problem or "it cannot be parsed"
+    if "\t" in written[: len(written) - len(written.lstrip())] or r"'\t'" in problem:
+        return Fault(file, line, "a tab indents this line", "Indent with spaces.")
+    if "undefined alias" in problem:
+        return Fault(
+            file, line, "`*name` refers to an anchor, and there is none", "Quote the text."
+        )
+    if "{{" in written or "}}" in written:
+        sentence = "a `{{ placeholder }}` stands here, and nothing fills it in"
+        return Fault(file, line, sentence, "Write the value itself, or quote the text.")
+    remedy = "Look for a missing space after `:`, an open quote or bracket, or uneven indents."
+    return Fault(file, line, f"this is not YAML: {problem}", remedy)
+
+
+def _refuse_copies_and_tags(text: str, document: Document) -> None:
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            sentence = f"`*{event.anchor}` copies another part of the file"
+            document.faults.append(
+                Fault(document.file, line, sentence, "Write the value out: each line says it all.")
+            )
+        elif getattr(event, "anchor", None):
+            sentence = f"`&{event.anchor}` names a part of the file for copying"
+            document.faults.append(
+                Fault(document.file, line, sentence, "Remove it and write values out.")
+            )
+        if getattr(event, "tag", None):
+            sentence = f"`{event.tag}` forces a type"
+            document.faults.append(
+                Fault(document.file, line, sentence, "Remove the tag; quote what is text.")
+            )
+
+
+def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
+    line = node.start_mark.line + 1
+    text = node.value if isinstance(node, ScalarNode) else None
+    document.places[path] = Place(line, key_line, text)
+    if len(path) > DEEPEST:
+        return _refuse(document, path, "this is nested too deeply", "Write it flat.")
+    if id(node) in document.seen:  # an alias, refused already; expanding it could be endless
+        document.unread.add(path)
+        return None
+    document.seen.add(id(node))
+    if isinstance(node, MappingNode):
+        return dict(_pairs(node, path, document))
+    if isinstance(node, SequenceNode):
+        return [
+            _read(item, (*path, i), item.start_mark.line + 1, document)
+            for i, item in enumerate(node.value)
+        ]
+    assert isinstance(node, ScalarNode)
+    if node.style is not None:  # quoted or a block: text, whatever it looks like
+        return node.value
+    value = resolve(node.value)
+    if isinstance(value, Trap):
+        return _refuse(document, path, value.what, value.write[0].upper() + value.write[1:] + ".")
+    return value
+
+
+def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[str, Any]]:
+    first: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = _key(key_node, document)
+        if key is None:
+            continue
+        if key in first:
+            sentence = f"`{key}` is written twice (first in line {first[key]})"
+            document.faults.append(
+                Fault(document.file, line, sentence, "Keep one: the other would be lost silently.")
+            )
+            continue
+        first[key] = line
+        yield key, _read(value_node, (*path, key), line, document)
+
+
+def _key(node: Node, document: Document) -> str | None:
+    line = node.start_mark.line + 1
+    if not isinstance(node, ScalarNode):
+        braces = "If this is a `{{ placeholder }}`, write the value itself."
+        document.faults.append(Fault(document.file, line, "a key must be one word", braces))
+        return None
+    if node.style is not None:
+        return str(node.value)
+    value = resolve(node.value)
+    if isinstance(value, str):
+        return value
+    if node.value == "<<":
+        document.faults.append(
+            Fault(document.file, line, "`<<` merges another mapping", "Write its keys out here.")
+        )
+        return None
+    sentence = f"the key `{node.value}` is not read as text by every YAML reader"
+    document.faults.append(Fault(document.file, line, sentence, f'Quote it: "{node.value}".'))
+    return None
+
+
+def _refuse(document: Document, path: Path, sentence: str, remedy: str) -> None:
+    document.fault(path, sentence, remedy)
+    document.unread.add(path)
+
+
+def _whole(file: str, sentence: str, remedy: str) -> CampaignFaults:
+    return CampaignFaults([Fault(file, None, sentence, remedy)])
+
+
+def _kind(node: Node) -> str:
+    return "a list" if isinstance(node, SequenceNode) else "a single value"
