@@ -30,6 +30,8 @@ class SamplingParams:
     request's life, so that a retraction repeats the same draws. ``stop_token_ids`` end the output
     even with ``ignore_eos``, which only silences the checkpoint's own end tokens. A stop token is
     part of the output ids, as in SGLang; leaving it out of the text is the server's business.
+    ``top_logprobs`` None asks for no log-probabilities; k >= 0 asks for each output token's own and
+    those of the k most probable ids at its position, from the target's logits before temperature.
     """
 
     max_new_tokens: int = 128
@@ -40,6 +42,7 @@ class SamplingParams:
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
     seed: int | None = None
+    top_logprobs: int | None = None
 
 
 class Phase(Enum):
@@ -159,12 +162,22 @@ class Sequence:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """An output token's log-probability (natural log) under the target, as the row that chose the
+    token gave it, and the most probable ids at that position, best first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class StepResult:
     """What one step did for one sequence.
 
     ``tokens`` are the newly visible output ids, in order (empty while a prefill is unfinished, and
     for a re-prefill after a retraction). ``finish`` is set in the step that ends the sequence; the
-    runner has then released its slot and pages already.
+    runner has then released its slot and pages already. ``logprobs`` has one entry for each of
+    ``tokens`` when the request asked for them, None otherwise.
     """
 
     sequence: Sequence
@@ -172,3 +185,4 @@ class StepResult:
     stats: StepStats
     prefilled_tokens: int = 0  # positions computed by a prefill step
     finish: Finish | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
