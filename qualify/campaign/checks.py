@@ -1,4 +1,8 @@
-"""The checks that a campaign may demand, and what it demands when it says nothing."""
+"""What a campaign's `checks:` may say.
+
+Every built check runs unless it is switched off. Naming one demands it: where it then cannot
+be judged, that absence counts (`not-run` makes a run inconclusive) instead of being passed over.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,20 @@ from qualify.campaign.strict import Strict
 
 ParityPairs = Literal["all-pairs", "pairs", "self"]
 
-# Demanded checks outside this set are planned, and their verdict is `not-run`.
-BUILT = ("shape", "cold", "length", "stream", "counters", "parity", "acceptance")
+# Named here because a campaign of a later version may demand them; their verdict is `not-run`.
+NOT_BUILT = (
+    "identity",
+    "image",
+    "integrity",
+    "capacity",
+    "graphs",
+    "kernels",
+    "retractions",
+    "lifecycle",
+    "reuse",
+    "cliff",
+    "telemetry",
+)
 
 
 class ParitySpec(Strict):
@@ -19,8 +35,8 @@ class ParitySpec(Strict):
 
     pairs: ParityPairs = "pairs"
     """`pairs`: those of the campaign; `all-pairs`: each side with each; `self`: baseline only."""
-    waive_margin: float | None = Field(default=None, gt=0)
-    """Differences where the target-only margin (in logprob) is below this show as `waived`."""
+    waive_below_margin: float | None = Field(default=None, gt=0)
+    """Differences where the target-only margin (in logprob) is smaller show as `waived`."""
 
 
 class AcceptanceSpec(Strict):
@@ -30,74 +46,93 @@ class AcceptanceSpec(Strict):
     """The least accept length (bonus included), pooled over all workloads."""
 
 
-class ChecksSpec(Strict):
-    """`true` demands a check, `false` leaves it out; the first seven are demanded by default."""
+class ClientSpec(Strict):
+    """When the measuring client itself was the bottleneck."""
 
-    shape: bool = True
+    late_share: float | None = Field(default=None, gt=0, le=1)
+    """The largest share of TPOT that the client's own lateness may reach."""
+
+
+class ChecksSpec(Strict):
+    """`true` demands a check, `false` switches it off, unnamed ones run where they apply."""
+
+    completion: bool | None = None
+    """Every planned cell was measured, every request succeeded."""
+    shape: bool | None = None
     """The server's prompt count equals the plan, on every request."""
-    cold: bool = True
+    prompts: bool | None = None
+    """The same prompts on each side, different ones between workloads."""
+    cold: bool | None = None
     """Cold cells: flushed or bypassed, and `cached_tokens == 0` on each measured request."""
-    length: bool = True
+    prefill: bool | None = None
+    """A second witness of cold: TTFT in keeping with the prefill rate."""
+    length: bool | None = None
     """Cells that run to length got exactly the tokens they asked for."""
-    stream: bool = True
+    stream: bool | None = None
     """Every measured stream was whole: no error inside, no cut, usage reported."""
-    counters: bool = True
-    """N = N0 + C + V + T - W, from independent counts (speculative sides)."""
     parity: bool | ParityPairs | ParitySpec | None = None
-    """Same output bytes; by default for the campaign's pairs when temperature is 0."""
-    acceptance: bool | AcceptanceSpec = True
+    """Same output bytes: the baseline with itself, then the pairs."""
+    acceptance: bool | AcceptanceSpec | None = None
     """Drafters are alive; `{floor: 1.2}` demands an accept length."""
-    identity: bool = False
+    counters: bool | None = None
+    """N = N0 + C + V + T - W, from independent counts (speculative sides)."""
+    expect: bool | None = None
+    """What `expect:` says must not change did not."""
+    warmth: bool | None = None
+    """Warm cells and sessions really reused what they should."""
+    protocol: bool | None = None
+    """The engine reported everything that the checks need."""
+    client: bool | ClientSpec | None = None
+    """The client was not the bottleneck."""
+    implausible: bool | None = None
+    """No figure that cannot be: zero latency, TTFT flat over context."""
+    identity: bool | None = None
     """The server is the one that was planned: digest, model, drafter class, arguments."""
-    image: bool = False
+    image: bool | None = None
     """The image holds what it should, seen without a device."""
-    integrity: bool = False
+    integrity: bool | None = None
     """The checkpoint's tensors are all there, of the right shape and not zero."""
-    capacity: bool = False
+    capacity: bool | None = None
     """The pool is as large as asked, after a real prefill at full shape."""
-    graphs: bool = False
+    graphs: bool | None = None
     """Target and draft were captured, and captured sizes were exercised."""
-    kernels: bool = False
+    kernels: bool | None = None
     """No log line says that a kernel was declined or fell back."""
-    retractions: bool = False
+    retractions: bool | None = None
     """No request was retracted."""
-    lifecycle: bool = False
+    lifecycle: bool | None = None
     """Generate, flush, generate, cancel, refuse, stop: nothing degrades."""
-    reuse: bool = False
+    reuse: bool | None = None
     """Reused prefixes give the same bytes as cold ones."""
-    cliff: bool = False
+    cliff: bool | None = None
     """No mode's cycle time breaks away from the target's between two shapes."""
-    telemetry: bool = False
+    telemetry: bool | None = None
     """Device memory, power and energy, where the host can tell."""
 
 
-def demanded(checks: ChecksSpec, *, sides: int, temperature: float) -> dict[str, Any]:
-    """The checks with their options, defaults filled in; what is not demanded is left out.
+def as_written(checks: ChecksSpec) -> dict[str, Any]:
+    """The checks that the campaign names: name -> True, False or a mapping of options.
 
-    `parity` becomes {"pairs", "waive_margin"}, `acceptance` {"floor"}, the rest True.
+    `parity: all-pairs` becomes {"pairs": "all-pairs"}; unnamed checks stay out.
     """
-    result: dict[str, Any] = {
-        name: True
-        for name in ChecksSpec.model_fields
-        if name not in ("parity", "acceptance") and getattr(checks, name)
-    }
-    parity = _parity(checks.parity, sides=sides, temperature=temperature)
-    if parity is not None:
-        result["parity"] = parity.model_dump()
-    if checks.acceptance is not False:
-        spec = checks.acceptance if isinstance(checks.acceptance, AcceptanceSpec) else None
-        result["acceptance"] = (spec or AcceptanceSpec()).model_dump()
+    result: dict[str, Any] = {}
+    for name in ChecksSpec.model_fields:
+        value = getattr(checks, name)
+        if isinstance(value, str):
+            result[name] = {"pairs": value}
+        elif isinstance(value, Strict):
+            result[name] = value.model_dump(exclude_none=True)
+        elif value is not None:
+            result[name] = value
     return result
 
 
-def _parity(
-    asked: bool | ParityPairs | ParitySpec | None, *, sides: int, temperature: float
-) -> ParitySpec | None:
-    if isinstance(asked, ParitySpec):
-        return asked
-    if isinstance(asked, str):
-        return ParitySpec(pairs=asked)
-    if asked is None:
-        # With one side there is no pair to hold up against the target's own repeatability.
-        asked = sides > 1 and temperature == 0
-    return ParitySpec() if asked else None
+def parity_is_judged(checks: ChecksSpec, *, sides: int, temperature: float) -> bool:
+    """Will parity be judged, so that the baseline has to be measured twice?
+
+    With one side it is only when the campaign asks: there is no pair to hold up against
+    the target's own repeatability. Above temperature 0 it never is.
+    """
+    if temperature > 0 or checks.parity is False:
+        return False
+    return sides > 1 or checks.parity is not None

@@ -59,13 +59,17 @@ class Document:
         """The value at `path`, or None where nothing (readable) stands there."""
         here = self.value
         for step in path:
-            if isinstance(here, dict) and step in here:
-                here = here[step]
-            elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-                here = here[step]
-            else:
+            if not holds(here, step):
                 return None
+            here = here[step]
         return here
+
+
+def holds(value: Any, step: str | int) -> bool:
+    """Can `value` be indexed with `step`?"""
+    if isinstance(value, list):
+        return isinstance(step, int) and step < len(value)
+    return isinstance(value, dict) and step in value
 
 
 def read_document(path: FilePath) -> Document:
@@ -74,7 +78,8 @@ def read_document(path: FilePath) -> Document:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise _whole(shown, "there is no such file", "Check the path; `ls` shows what is there.")
+        remedy = "Check the path; `ls` shows what is there."
+        raise _whole(shown, "there is no such file", remedy) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise _whole(shown, f"it cannot be read: {reason}", "Give a readable YAML file.") from None
@@ -93,11 +98,11 @@ def parse_document(data: bytes, file: str) -> Document:
     document = Document(file)
     if not isinstance(node, MappingNode):
         found = "nothing" if node is None else _kind(node)
-        line = None if node is None else node.start_mark.line + 1
+        at = None if node is None else _line(node)
         sentence = f"a campaign is a mapping of keys; this file holds {found}"
-        raise CampaignFaults([Fault(file, line, sentence, "Start with `campaign: NAME`.")])
+        raise CampaignFaults([Fault(file, at, sentence, "Start with `campaign: NAME`.")])
     _refuse_copies_and_tags(text, document)
-    document.value = _read(node, (), node.start_mark.line + 1, document)
+    document.value = _read(node, (), _line(node), document)
     return document
 
 
@@ -114,7 +119,7 @@ def _compose(text: str, file: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         raise CampaignFaults([_syntax(error, text, file)]) from None
     if len(nodes) > 1:
-        line = nodes[1].start_mark.line + 1
+        line = _line(nodes[1])
         fault = Fault(file, line, "a second document starts here", "One campaign a file.")
         raise CampaignFaults([fault])
     return nodes[0] if nodes else None
@@ -123,7 +128,8 @@ def _compose(text: str, file: str) -> Node | None:
 def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Fault:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
-    written = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    lines = text.splitlines()
+    written = lines[mark.line] if mark and mark.line < len(lines) else ""
     problem = error.problem or "it cannot be parsed"
     if "\t" in written[: len(written) - len(written.lstrip())] or r"'\t'" in problem:
         return Fault(file, line, "a tab indents this line", "Indent with spaces.")
@@ -139,27 +145,24 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Fault:
 
 
 def _refuse_copies_and_tags(text: str, document: Document) -> None:
+    def refuse(event: yaml.Event, sentence: str, remedy: str) -> None:
+        line = event.start_mark.line + 1 if event.start_mark else None
+        document.faults.append(Fault(document.file, line, sentence, remedy))
+
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
         if isinstance(event, yaml.AliasEvent):
-            sentence = f"`*{event.anchor}` copies another part of the file"
-            document.faults.append(
-                Fault(document.file, line, sentence, "Write the value out: each line says it all.")
-            )
-        elif getattr(event, "anchor", None):
-            sentence = f"`&{event.anchor}` names a part of the file for copying"
-            document.faults.append(
-                Fault(document.file, line, sentence, "Remove it and write values out.")
-            )
-        if getattr(event, "tag", None):
-            sentence = f"`{event.tag}` forces a type"
-            document.faults.append(
-                Fault(document.file, line, sentence, "Remove the tag; quote what is text.")
-            )
+            sentence = f"`*{anchor}` copies another part of the file"
+            refuse(event, sentence, "Write the value out: each line says it all.")
+        elif anchor:
+            sentence = f"`&{anchor}` names a part of the file for copying"
+            refuse(event, sentence, "Remove it and write values out.")
+        if tag:
+            refuse(event, f"`{tag}` forces a type", "Remove the tag; quote what is text.")
 
 
 def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
-    line = node.start_mark.line + 1
+    line = _line(node)
     text = node.value if isinstance(node, ScalarNode) else None
     document.places[path] = Place(line, key_line, text)
     if len(path) > DEEPEST:
@@ -171,10 +174,7 @@ def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
     if isinstance(node, MappingNode):
         return dict(_pairs(node, path, document))
     if isinstance(node, SequenceNode):
-        return [
-            _read(item, (*path, i), item.start_mark.line + 1, document)
-            for i, item in enumerate(node.value)
-        ]
+        return [_read(item, (*path, i), _line(item), document) for i, item in enumerate(node.value)]
     assert isinstance(node, ScalarNode)
     if node.style is not None:  # quoted or a block: text, whatever it looks like
         return node.value
@@ -187,7 +187,7 @@ def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
 def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[str, Any]]:
     first: dict[str, int] = {}
     for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
+        line = _line(key_node)
         key = _key(key_node, document)
         if key is None:
             continue
@@ -202,7 +202,7 @@ def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[
 
 
 def _key(node: Node, document: Document) -> str | None:
-    line = node.start_mark.line + 1
+    line = _line(node)
     if not isinstance(node, ScalarNode):
         braces = "If this is a `{{ placeholder }}`, write the value itself."
         document.faults.append(Fault(document.file, line, "a key must be one word", braces))
@@ -229,6 +229,10 @@ def _refuse(document: Document, path: Path, sentence: str, remedy: str) -> None:
 
 def _whole(file: str, sentence: str, remedy: str) -> CampaignFaults:
     return CampaignFaults([Fault(file, None, sentence, remedy)])
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def _kind(node: Node) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from qualify.campaign.document import Document
+from qualify.campaign.document import Document, holds
 from qualify.campaign.expected import expected_at, found_in_words, in_words, models_at
 from qualify.campaign.faults import Path, did_you_mean
 from qualify.campaign.schema import Campaign
@@ -51,9 +51,7 @@ class _Errors:
         here: Any = self.document.value
         for step in loc:
             # A step that does not exist in the file is the name of a union's member.
-            if (isinstance(here, dict) and step in here) or (
-                isinstance(here, list) and isinstance(step, int) and step < len(here)
-            ):
+            if holds(here, step):
                 here = here[step]
                 path = (*path, step)
         key = str(loc[-1]) if kind in ("missing", "extra_forbidden") else ""
