@@ -12,8 +12,6 @@ from pydantic import Field
 
 from qualify.campaign.strict import Strict
 
-ParityPairs = Literal["all-pairs", "pairs", "self"]
-
 # Named here because a campaign of a later version may demand them; their verdict is `not-run`.
 NOT_BUILT = (
     "identity",
@@ -33,8 +31,8 @@ NOT_BUILT = (
 class ParitySpec(Strict):
     """Byte parity: which pairs, and which differences are waived."""
 
-    pairs: ParityPairs = "pairs"
-    """`pairs`: those of the campaign; `all-pairs`: each side with each; `self`: baseline only."""
+    pairs: Literal["campaign", "all"] = "campaign"
+    """Those that the campaign compares, or each side with each."""
     waive_below_margin: float | None = Field(default=None, gt=0)
     """Differences where the target-only margin (in logprob) is smaller show as `waived`."""
 
@@ -70,7 +68,7 @@ class ChecksSpec(Strict):
     """Cells that run to length got exactly the tokens they asked for."""
     stream: bool | None = None
     """Every measured stream was whole: no error inside, no cut, usage reported."""
-    parity: bool | ParityPairs | ParitySpec | None = None
+    parity: bool | Literal["all-pairs"] | ParitySpec | None = None
     """Same output bytes: the baseline with itself, then the pairs."""
     acceptance: bool | AcceptanceSpec | None = None
     """Drafters are alive; `{floor: 1.2}` demands an accept length."""
@@ -113,13 +111,13 @@ class ChecksSpec(Strict):
 def as_written(checks: ChecksSpec) -> dict[str, Any]:
     """The checks that the campaign names: name -> True, False or a mapping of options.
 
-    `parity: all-pairs` becomes {"pairs": "all-pairs"}; unnamed checks stay out.
+    `parity: all-pairs` becomes {"pairs": "all"}; unnamed checks stay out.
     """
     result: dict[str, Any] = {}
     for name in ChecksSpec.model_fields:
         value = getattr(checks, name)
         if isinstance(value, str):
-            result[name] = {"pairs": value}
+            result[name] = {"pairs": "all"}
         elif isinstance(value, Strict):
             result[name] = value.model_dump(exclude_none=True)
         elif value is not None:

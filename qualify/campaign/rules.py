@@ -166,7 +166,7 @@ def _pair(document: Document, path: Path, pair: Any, sides: Sequence[str]) -> No
         document.fault(
             path,
             f"`{pair[0]}` is paired with itself",
-            "Leave it out: self-parity comes with `checks: {parity: self}`.",
+            "Leave it out: the baseline is held against itself by the parity check.",
         )
 
 

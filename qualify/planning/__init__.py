@@ -1,0 +1,1 @@
+"""Campaign -> Plan: sides, cells, order, identity and an estimate; nothing is started here."""
