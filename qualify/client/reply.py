@@ -14,6 +14,8 @@ class HttpRequest:
 
     url is absolute; body is the exact bytes; first_byte_timeout_s bounds the wait for the
     first token (None = no bound), idle_timeout_s the silence between two reads after it.
+    Comments, role-only events and progress reports before the first token do not start the
+    idle clock: a long prefill behind them is governed by first_byte_timeout_s alone.
     """
 
     method: str
@@ -38,8 +40,13 @@ class RawReply:
     """An HTTP answer before any parsing: status, headers, timed body bytes, how it ended.
 
     end: "complete" (framing says so), "cut" (closed in the middle), "timeout", "refused",
-    "reset", "cancelled". t_sent is the monotonic time at which the last request byte was
-    handed to the socket; every other time is relative to it.
+    "connect" (no connection for another reason: name, route, TLS), "reset", "cancelled",
+    "error" (not legal HTTP, or something this client does not accept).
+    t_sent is the monotonic time just before the first request byte was handed to the socket,
+    on a connection that already stood; every other time is relative to it. send_s is how long
+    the kernel took to accept the whole request, connect_s the connection's own time (name,
+    TCP, TLS), which is in no other figure. client_delay_ms is the worst lateness of the
+    event loop that was seen while the request ran (None: no probe ran).
     """
 
     status: int | None
@@ -51,6 +58,9 @@ class RawReply:
     t_headers_s: float | None
     t_end_s: float
     started_at: str
+    connect_s: float | None = None
+    send_s: float | None = None
+    client_delay_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,12 @@ class TokenEvent:
 
 @dataclass(frozen=True)
 class Reply:
-    """A parsed answer. `failure` is None only for a complete, well-formed success."""
+    """A parsed answer. `failure` is None only for a complete, well-formed success.
+
+    timing_undefined says why its times mean nothing (tokens that were not streamed), and is
+    None for an ordinary stream. `speculation` is filled by the engine's own protocol from
+    `extras`, which holds what the server said: usage, meta_info, timings, metrics.
+    """
 
     failure: Failure | None
     status: int | None
@@ -86,3 +101,4 @@ class Reply:
     started_at: str
     notes: tuple[str, ...] = ()
     extras: dict[str, Any] = field(default_factory=dict)
+    timing_undefined: str | None = None

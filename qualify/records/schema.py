@@ -21,7 +21,7 @@ class Failure:
     """Why a request did not count. `cause` is a stable word, `message` what was seen.
 
     Causes: refused, connect, reset, timeout, http-status, stream-error, malformed-event,
-    truncated-stream, no-usage, no-tokens, cancelled, client-error.
+    truncated-stream, no-usage, no-tokens, cancelled, bad-http, client-error.
     """
 
     cause: str
