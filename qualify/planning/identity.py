@@ -35,6 +35,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digest_of_cell(cell: CellPlan) -> str:
+    """The same cell in another plan has the same digest."""
+    return digest(asdict(cell))
+
+
 def normalised(campaign: Campaign) -> dict[str, Any]:
     """The campaign with every default filled in: how it is written does not matter."""
     return {**campaign.model_dump(mode="json"), "checks": as_written(campaign.checks)}

@@ -1,0 +1,127 @@
+"""How much a plan sends, and how long it should take: arithmetic, stated with its basis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qualify.plan import CellPlan, LaunchPlan, Plan, Side
+from qualify.planning.identity import digest_of_cell
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Tokens a second of one stream, and seconds until a launch is ready."""
+
+    prefill_tps: float
+    decode_tps: float
+    start_s: float
+    source: str  # where they come from, in words
+
+
+@dataclass(frozen=True)
+class History:
+    """What earlier runs took: (side, cell digest) -> seconds, and rates by side and profile."""
+
+    cells: dict[tuple[str, str], float]
+    rates: dict[tuple[str, str | None], Rates]
+
+
+NO_HISTORY = History({}, {})
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a cell or a plan sends: warm-up and priming included."""
+
+    requests: int
+    prompt_tokens: int
+    output_tokens: int
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class LaunchEstimate:
+    launch: str
+    load: Load
+    seconds: float | None  # None: no rate is known
+    cells: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    load: Load
+    seconds: float | None
+    basis: tuple[str, ...]
+    launches: tuple[LaunchEstimate, ...]
+
+
+def load_of(cell: CellPlan) -> Load:
+    """Tokens that a cell sends at most: a reused prefix is counted as if it were prefilled."""
+    sets = [cell.prompts.count * cell.prompts.turns]
+    if cell.cache == "warm":
+        sets.append(sets[0])  # every prompt is sent once before it is measured
+    if cell.warmup is not None:
+        sets.append(cell.warmup.count * cell.warmup.turns)
+    requests = sum(sets)
+    return Load(requests, requests * cell.prompts.tokens, requests * cell.sampling.output_tokens)
+
+
+def estimate(
+    plan: Plan,
+    stated: Callable[[Side], Rates | None],
+    history: History = NO_HISTORY,
+) -> Estimate:
+    """`stated` gives the engine definition's rates for a side; an earlier run's win over them.
+
+    Concurrency is taken to gain nothing, speculation neither: an upper bound where they do.
+    """
+    basis: dict[str, None] = {}
+    launches = tuple(_launch(launch, stated, history, basis) for launch in plan.launches)
+    total = Load(0, 0, 0)
+    for launch in launches:
+        total = total + launch.load
+    seconds = [launch.seconds for launch in launches]
+    known = [s for s in seconds if s is not None]
+    return Estimate(
+        load=total,
+        seconds=sum(known) if len(known) == len(seconds) else None,
+        basis=tuple(basis),
+        launches=launches,
+    )
+
+
+def _launch(
+    launch: LaunchPlan,
+    stated: Callable[[Side], Rates | None],
+    history: History,
+    basis: dict[str, None],
+) -> LaunchEstimate:
+    side = launch.side
+    rates = history.rates.get((side.name, side.profile)) or stated(side)
+    total = Load(0, 0, 0)
+    cells: list[float | None] = []
+    for cell in launch.cells:
+        load = load_of(cell)
+        total = total + load
+        before = history.cells.get((side.name, digest_of_cell(cell)))
+        if before is not None:
+            basis["the same cells in an earlier run"] = None
+            cells.append(before)
+        elif rates is not None:
+            basis[rates.source] = None
+            cells.append(
+                load.prompt_tokens / rates.prefill_tps + load.output_tokens / rates.decode_tps
+            )
+        else:
+            cells.append(None)
+    known = [c for c in cells if c is not None]
+    complete = rates is not None and len(known) == len(cells)
+    start = rates.start_s if rates is not None else 0.0
+    return LaunchEstimate(launch.id, total, start + sum(known) if complete else None, tuple(cells))
