@@ -1,0 +1,65 @@
+"""Every check, in the order in which a reader wants them; nothing registers itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qualify.checks import (
+    acceptance,
+    client,
+    cold,
+    completion,
+    counters,
+    expect,
+    implausible,
+    length,
+    parity,
+    prefill,
+    prompts,
+    protocol,
+    shape,
+    stream,
+    warmth,
+)
+from qualify.checks.settings import Settings
+from qualify.checks.verdict import Verdict
+from qualify.records.run import Run
+
+Check = Callable[[Run, Settings], list[Verdict]]
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("completion", completion.check),
+    ("stream", stream.check),
+    ("shape", shape.check),
+    ("prompts", prompts.check),
+    ("cold", cold.check),
+    ("prefill", prefill.check),
+    ("warmth", warmth.check),
+    ("length", length.check),
+    ("parity", parity.check),
+    ("acceptance", acceptance.check),
+    ("counters", counters.check),
+    ("expect", expect.check),
+    ("protocol", protocol.check),
+    ("client", client.check),
+    ("implausible", implausible.check),
+)
+
+
+def run_checks(run: Run, checks: tuple[tuple[str, Check], ...] = CHECKS) -> tuple[Verdict, ...]:
+    """Every verdict on a run. A check that breaks is inconclusive and stops no other one."""
+    settings = Settings(run.plan.checks)
+    verdicts: list[Verdict] = []
+    for name, check in checks:
+        if settings.off(name):
+            text = "Switched off by the campaign."
+            verdicts.append(Verdict(name, "all sides", "not-run", text, {}, demanded=False))
+            continue
+        try:
+            verdicts += check(run, settings)
+        except Exception as error:
+            text = f"The check itself broke: {type(error).__name__}: {error}"
+            verdicts.append(
+                Verdict(name, "all sides", "inconclusive", text, {"error": repr(error)})
+            )
+    return tuple(verdicts)
