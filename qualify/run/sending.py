@@ -1,0 +1,127 @@
+"""Send one phase of a cell and turn every answer into a Record, in the order they end.
+
+Folding and writing run on one worker thread, so that the loop that stamps arrival times does
+no parsing. Where one stream is measured at a time, the next request waits for the record of
+the last: nothing competes with it then, and a kill loses at most the request in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from qualify.client.load import run_closed_loop
+from qualify.client.reply import HttpRequest, RawReply
+from qualify.client.timing import measure
+from qualify.plan import CellPlan
+from qualify.prompts.prompt import Prompt
+from qualify.records.schema import CacheEvidence, Phase, Record
+from qualify.run.events import RequestDone
+from qualify.run.launch import Attempt
+from qualify.run.observe import Where, to_record
+
+# How long the worker may hold the interpreter while the loop wants it.
+SWITCH_S = 0.0005
+IDLE_TIMEOUT_S = 600.0
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def work_of(prompt_tokens: int, output_tokens: int) -> int:
+    """Weighted tokens, for progress only: a decoded token costs about three prefilled ones."""
+    return prompt_tokens + 3 * output_tokens
+
+
+async def send_phase(
+    attempt: Attempt,
+    cell: CellPlan,
+    chains: Sequence[Sequence[Prompt]],
+    phase: Phase,
+    cache: CacheEvidence,
+    *,
+    concurrency: int,
+) -> list[Record]:
+    """Send every prompt of every chain once; the prompts of one chain one after another.
+
+    Returns the records by chain and turn. Every body is encoded before the first is sent.
+    When the attempt's stop is set, what is in flight is cancelled and recorded as such, and
+    the rest is not sent. Raises CellError where a prompt cannot be sent in its exact shape.
+    """
+    protocol = attempt.server.protocol
+    where = Where(attempt.run, attempt.id, attempt.launch, cell, protocol.name)
+    encoded: list[list[HttpRequest]] = [
+        [
+            protocol.encode(
+                prompt,
+                cell.sampling,
+                request_id=f"{attempt.id}/{prompt.id}",
+                bypass_cache=cache.method == "bypass",
+                first_byte_timeout_s=cell.first_token_timeout_s,
+                idle_timeout_s=IDLE_TIMEOUT_S,
+            )
+            for prompt in chain
+        ]
+        for chain in chains
+    ]
+    records: dict[tuple[int, int], Record] = {}
+    began: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def keep(chain: int, step: int, raw: RawReply) -> Record:
+        prompt = chains[chain][step]
+        reply = protocol.decode(raw)
+        record = to_record(
+            where,
+            prompt,
+            phase,
+            encoded[chain][step],
+            reply,
+            measure(reply),
+            cache,
+            t_start_s=raw.t_sent - began[0],
+            client_delay_ms=raw.client_delay_ms,
+        )
+        attempt.store.append(record)
+        return record
+
+    async def finish(chain: int, step: int, raw: RawReply) -> None:
+        record = await loop.run_in_executor(worker, keep, chain, step, raw)
+        records[chain, step] = record
+        attempt.watch(
+            RequestDone(
+                attempt.id,
+                cell.id,
+                phase,
+                record.ok,
+                record.usage.completion_tokens,
+                raw.t_end_s,
+                work_of(record.tokens, cell.sampling.output_tokens),
+            )
+        )
+
+    pending: list[asyncio.Task[None]] = []
+
+    async def on_done(chain: int, step: int, raw: RawReply) -> None:
+        if not began:
+            began.append(raw.t_sent)
+        task = asyncio.ensure_future(finish(chain, step, raw))
+        pending.append(task)
+        if concurrency == 1:
+            await task
+
+    with ThreadPoolExecutor(1, "records") as worker, _short_turns():
+        await run_closed_loop(encoded, concurrency, on_done, stop=attempt.stop)
+        for task in pending:
+            await task
+    return [records[key] for key in sorted(records)]
