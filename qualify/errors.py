@@ -13,7 +13,9 @@ class ExitCode(IntEnum):
     USAGE = 2
     ENGINE_FAILED = 3
     INCONCLUSIVE = 4
+    INTERNAL = 70  # a fault of this program, never of a campaign or an engine
     INTERRUPTED = 130
+    BROKEN_PIPE = 141
 
 
 class QualifyError(Exception):

@@ -1,0 +1,121 @@
+"""`qualify engines list|show|command`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from qualify.cli.options import json_option
+from qualify.cli.output import console, print_json
+from qualify.errors import ExitCode, UsageError
+
+
+@click.group()
+def command() -> None:
+    """List engines, show one, print its start command."""
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> int:
+    """The engines that come with the project."""
+    from qualify.engines.spec import engine_names, load_engine
+
+    specs = [load_engine(name) for name in engine_names()]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": s.name,
+                    "about": s.about,
+                    "protocol": s.protocol,
+                    "modes": list(s.modes),
+                    "profiles": list(s.profiles),
+                }
+                for s in specs
+            ]
+        )
+        return ExitCode.QUALIFIED
+    from rich.table import Table
+
+    table = Table("engine", "modes", "profiles", "about", box=None, pad_edge=False)
+    for spec in specs:
+        table.add_row(spec.name, ", ".join(spec.modes), ", ".join(spec.profiles), spec.about or "")
+    console().print(table)
+    return ExitCode.QUALIFIED
+
+
+@command.command()
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> int:
+    """Everything that an engine's definition says. NAME may be a path to an engine.yaml."""
+    from qualify.engines.spec import as_json as spec_json
+    from qualify.engines.spec import load_engine
+
+    spec = load_engine(name)
+    if as_json:
+        print_json(spec_json(spec))
+        return ExitCode.QUALIFIED
+    out = console()
+    out.print(f"[bold]{spec.name}[/]  {spec.about or ''}")
+    out.print(f"protocol {spec.protocol}, defined in {spec.file}")
+    from rich.table import Table
+
+    profiles = Table("profile", "context", "pool", "at once", "about", box=None, pad_edge=False)
+    for p in spec.profiles.values():
+        sizes = (p.context_tokens, p.pool_tokens, p.effective_concurrency)
+        profiles.add_row(p.name, *("?" if s is None else f"{s:,}" for s in sizes), p.about or "")
+    modes = Table("mode", "drafter", "needs", "about", box=None, pad_edge=False)
+    for m in spec.modes.values():
+        modes.add_row(m.name, m.drafter, ", ".join(m.requires), m.about or "")
+    out.print(profiles)
+    out.print(modes)
+    return ExitCode.QUALIFIED
+
+
+@command.command("command")
+@click.argument("name")
+@click.option("--mode", required=True, help="A mode that `engines show` lists.")
+@click.option("--profile", help="A profile; the engine's default if left out.")
+@click.option("--model", help="A model path or name that replaces the definition's.")
+@click.option(
+    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="Set or replace an argument."
+)
+@json_option
+def command_(
+    name: str,
+    mode: str,
+    profile: str | None,
+    model: str | None,
+    args: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """The line that starts the same server by hand."""
+    from qualify.engines.resolve import command_line, resolve
+    from qualify.engines.spec import load_engine
+
+    resolved = resolve(load_engine(name), mode, profile, dict(map(_argument, args)), None, model)
+    if as_json:
+        print_json(
+            {
+                "argv": list(resolved.argv),
+                "env": resolved.env,
+                "cwd": str(resolved.cwd) if resolved.cwd else None,
+                "url": resolved.url,
+            }
+        )
+    else:
+        click.echo(command_line(resolved))
+    return ExitCode.QUALIFIED
+
+
+def _argument(word: str) -> tuple[str, Any]:
+    from qualify.campaign.scalars import Trap, resolve
+
+    name, equals, text = word.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--arg {word} is not NAME=VALUE.", "Write --arg ctx-size=8192.")
+    value = resolve(text)
+    return name.lstrip("-"), text if isinstance(value, Trap) else value

@@ -1,0 +1,42 @@
+"""How commands print: JSON on stdout for machines, rich on stdout for people, notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; no NaN ever leaves this program."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def console(*, err: bool = False) -> Any:
+    """A rich console; colours only on a terminal. Imported late: rich costs start-up time."""
+    from rich.console import Console
+
+    return Console(stderr=err, highlight=False)
+
+
+def warn(text: str) -> None:
+    click.secho(f"warning: {text}", fg="yellow", err=True)
+
+
+def is_interactive() -> bool:
+    """Is there a person to ask?"""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def duration(seconds: float | None) -> str:
+    """90 -> "1 min 30 s"; None -> "unknown"."""
+    if seconds is None:
+        return "unknown"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
