@@ -6,9 +6,8 @@ from typing import Any
 
 from qualify.checks.pool import Pool, pool
 from qualify.checks.select import (
+    MODEL,
     Place,
-    has_drafter_model,
-    is_speculative,
     places,
     plural,
 )
@@ -30,7 +29,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
     floor = settings.number("acceptance", "floor")
     sides: dict[str, list[Place]] = {}
     for place in places(run):
-        if is_speculative(place.mode) and place.counted:
+        if place.speculative and place.counted:
             sides.setdefault(place.side, []).append(place)
     return [_judge(side, mine, floor) for side, mine in sides.items()]
 
@@ -59,7 +58,7 @@ def _judge(side: str, mine: list[Place], floor: float | None) -> Verdict:
     def verdict(outcome: Outcome, sentence: str) -> Verdict:
         return Verdict("acceptance", side, outcome, sentence, evidence)
 
-    model = has_drafter_model(mine[0].mode)
+    model = mine[0].drafter == MODEL
     if not total.reporting or total.C is None:
         return verdict(
             "inconclusive",

@@ -62,4 +62,9 @@ def run_checks(run: Run, checks: tuple[tuple[str, Check], ...] = CHECKS) -> tupl
             verdicts.append(
                 Verdict(name, "all sides", "inconclusive", text, {"error": repr(error)})
             )
+    built = {name for name, _ in checks}
+    for name in settings.checks:
+        if name not in built and settings.named(name):
+            text = "The campaign demands it, and this version cannot judge it."
+            verdicts.append(Verdict(name, "all sides", "not-run", text))
     return tuple(verdicts)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from qualify.checks.select import (
     Place,
     by_side_and_cell,
     completion_tokens,
-    is_speculative,
     plural,
     subject,
 )
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Verdict
+from qualify.engines.counters import (
+    NOT_REPORTED,
+    OUTPUT,
+    RESTARTED,
+    Difference,
+    window_speculation,
+)
 from qualify.records.run import Run
 from qualify.records.schema import Record, Speculation
+
+_OUTPUT_COUNT = re.compile(r"\b(N|predicted_n|predicted|completion_tokens|output_tokens)\b")
 
 
 def check(run: Run, settings: Settings) -> list[Verdict]:
@@ -27,11 +37,12 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
     """
     verdicts = []
     for (side, cell), group in by_side_and_cell(run).items():
-        if not is_speculative(group[0].mode):
+        if not group[0].speculative:
             continue
-        backwards = [f for p in group for f in _backwards(p)]
+        windows = [w for p in group if (w := window_of(p)) is not None]
+        restarted = [w for w in windows if w.problem and w.problem.startswith(RESTARTED)]
         reports = [(r, r.speculation) for p in group for r in p.counted if r.speculation]
-        if not reports and not backwards:
+        if not reports and not restarted:
             continue
         faults = [(r, fault) for r, s in reports for fault in faults_of(r, s)]
         gaps = [(r, s, identity_gap(r, s)) for r, s in reports if independent(s)]
@@ -46,6 +57,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
         ]
         proposed = sum(s.P or 0 for _, s in reports)
         all_exact = bool(exact) and proposed > 0 and all(s.C == s.P for _, s in reports)
+        confirmed = bool(windows) and all(w.gap == 0 for w in windows)
         evidence: dict[str, Any] = {
             "side": side,
             "cell": cell,
@@ -58,13 +70,13 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             "bounds_broken": [
                 {"launch": r.launch, "prompt": r.prompt_id, "fault": f} for r, f in faults[:20]
             ],
-            "counters_backwards": backwards,
+            "server_counters": {w.launch: w.to_json() for w in windows},
             "derived": sorted({d for _, s in reports for d in s.derived}),
         }
         name = subject(side, cell)
         n = plural(len(reports), "request")
-        if backwards:
-            text = f"The engine restarted during the cell: {', '.join(backwards)} went backwards."
+        if restarted:
+            text = f"In {restarted[0].launch}: {restarted[0].problem}; the cell is not valid."
             verdicts.append(Verdict("counters", name, "fail", text, evidence))
         elif broken:
             text = (
@@ -75,7 +87,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
         elif faults:
             text = f"Impossible counts on {len(faults)} of {n}: {faults[0][1]}."
             verdicts.append(Verdict("counters", name, "fail", text, evidence))
-        elif all_exact:
+        elif all_exact and not confirmed:
             text = (
                 f"Every one of {proposed:,} proposed drafts is reported as right, and the "
                 f"identity that would confirm it cannot be checked from independent counts."
@@ -83,6 +95,9 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             verdicts.append(Verdict("counters", name, "inconclusive", text, evidence))
         elif checked:
             text = f"N = N0 + C + V + T - W holds on {len(checked)} of {n}."
+            verdicts.append(Verdict("counters", name, "pass", text, evidence))
+        elif confirmed:
+            text = f"N = N0 + C + V + T - W holds on the server's own counters over {n}."
             verdicts.append(Verdict("counters", name, "pass", text, evidence))
         else:
             text = (
@@ -99,7 +114,13 @@ def independent(s: Speculation) -> bool:
     T and W may be unreported; they then count as 0: a sum that comes out exactly confirms
     that, and one that does not convicts nobody.
     """
-    return s.V is not None and s.C is not None and not {"V", "C", "T", "W"} & set(s.derived)
+    return s.V is not None and s.C is not None and not any(from_identity(d) for d in s.derived)
+
+
+def from_identity(derived: str) -> bool:
+    """Is `T = predicted_n - 1 - C - V` computed from the output count it would have to check?"""
+    _, _, source = derived.partition("=")
+    return not source or bool(_OUTPUT_COUNT.search(source))
 
 
 def identity_gap(r: Record, s: Speculation) -> int:
@@ -129,19 +150,41 @@ def faults_of(r: Record, s: Speculation) -> list[str]:
     return faults
 
 
-def _backwards(place: Place) -> list[str]:
-    """Monotonic server counters that fell during the cell: it restarted in the middle."""
+@dataclass(frozen=True)
+class Window:
+    """The server's own counters over one cell, as a difference of two looks."""
+
+    launch: str
+    problem: str | None
+    counts: Speculation | None
+    tokens: int | None
+
+    @property
+    def gap(self) -> int | None:
+        """N - (N0 + C + V + T - W) over the window; None where it cannot be formed."""
+        s = self.counts
+        if s is None or self.tokens is None or s.N0 is None or s.T is None or not independent(s):
+            return None
+        return self.tokens - (s.N0 + (s.C or 0) + (s.V or 0) + s.T - (s.W or 0))
+
+    def to_json(self) -> dict[str, Any]:
+        s = self.counts
+        counts = {k: getattr(s, k) for k in ("V", "P", "C", "N0", "T", "W")} if s else {}
+        return {"problem": self.problem, "N": self.tokens, **counts, "gap": self.gap}
+
+
+def window_of(place: Place) -> Window | None:
+    """None where the engine offers no counters."""
     stored = place.end.evidence.get("counters") if place.end else None
-    if not isinstance(stored, dict):
-        return []
-    before, after = stored.get("before"), stored.get("after")
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return []
-    return sorted(
-        name
-        for name, value in before.items()
-        if name.split("{")[0].endswith("_total")
-        and isinstance(value, int | float)
-        and isinstance(after.get(name), int | float)
-        and after[name] < value
+    if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
+        return None
+    problem = stored.get("problem")
+    change = Difference(stored["values"], problem if isinstance(problem, str) else None)
+    if change.problem == NOT_REPORTED:
+        return None
+    return Window(
+        place.launch.id,
+        change.problem,
+        window_speculation(change, "server counters"),
+        change.count(OUTPUT),
     )

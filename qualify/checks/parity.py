@@ -14,10 +14,9 @@ from qualify.checks.pairing import (
     planned_pairs,
 )
 from qualify.checks.select import (
+    LOOKUP,
     Place,
     completion_tokens,
-    is_lookup,
-    is_speculative,
     places,
     plural,
 )
@@ -115,7 +114,7 @@ def _scores(run: Run, cell: str) -> dict[str, Record]:
     return {
         r.prompt_id: r
         for p in places(run)
-        if p.cell.id == cell and not is_speculative(p.mode)
+        if p.cell.id == cell and not p.speculative
         for r in p.counted
         if "top_logprobs" in r.extras
     }
@@ -220,7 +219,7 @@ def _idle(found: list[Place], evidence: dict[str, Any]) -> tuple[bool, str]:
     counts: dict[str, dict[str, int | None]] = {}
     notes: list[str] = []
     idle = False
-    for side, mode in {(p.side, p.mode): None for p in found if is_speculative(p.mode)}:
+    for side, drafter in {(p.side, p.drafter): None for p in found if p.speculative}:
         known = [
             r.speculation
             for p in found
@@ -237,10 +236,10 @@ def _idle(found: list[Place], evidence: dict[str, Any]) -> tuple[bool, str]:
             idle = True
             notes.append(f"the engine did not report what {side} drafted")
         elif total["C"] == 0 or total["V"] == 0:
-            if is_lookup(mode) and not total["P"]:
+            if drafter == LOOKUP and not total["P"]:
                 notes.append(f"{side} proposed nothing here, so this compares plain decoding")
             else:
-                idle = idle or not is_lookup(mode)
+                idle = idle or drafter != LOOKUP
                 notes.append(f"not one draft of {side} was accepted")
     evidence["speculation"] = counts
     return idle, f" ({'; '.join(notes)})" if notes else ""

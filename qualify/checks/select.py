@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qualify.plan import CellPlan, LaunchPlan
+from qualify.plan import CellPlan, LaunchPlan, Plan
 from qualify.records.run import Run
 from qualify.records.schema import CellEnd, LaunchRecord, Record
 
 TARGET_ONLY = "target-only"
-# Drafters that look proposals up in the text: proposing nothing is a right answer for them.
-LOOKUP_MODES = frozenset({"ngram", "ngram-simple", "ngram-map", "lookup", "prompt-lookup"})
+# How a mode proposes. A lookup drafter copies from the text: proposing nothing is a right
+# answer for it, and never a sign of a dead drafter.
+NONE, LOOKUP, MODEL = "none", "lookup", "model"
 
 
 def plan_launch_id(launch: str) -> str:
@@ -32,6 +33,7 @@ class Place:
     cell: CellPlan
     end: CellEnd | None
     records: tuple[Record, ...]  # measured, in prompt order
+    drafter: str = NONE
 
     @property
     def side(self) -> str:
@@ -40,6 +42,10 @@ class Place:
     @property
     def mode(self) -> str:
         return self.launch.side.mode
+
+    @property
+    def speculative(self) -> bool:
+        return self.drafter != NONE
 
     @property
     def counted(self) -> tuple[Record, ...]:
@@ -60,16 +66,16 @@ def completion_tokens(record: Record) -> int | None:
     return n if n is not None and n > 0 else None
 
 
-def is_speculative(mode: str) -> bool:
-    return mode != TARGET_ONLY
-
-
-def is_lookup(mode: str) -> bool:
-    return mode in LOOKUP_MODES or mode.startswith(("ngram", "lookup"))
-
-
-def has_drafter_model(mode: str) -> bool:
-    return is_speculative(mode) and not is_lookup(mode)
+def drafter_of(plan: Plan, mode: str) -> str:
+    """none, lookup or model: as the engine definition says, else as the mode's name does."""
+    modes = plan.engine.get("modes")
+    entry = modes.get(mode) if isinstance(modes, dict) else None
+    said = entry.get("drafter") if isinstance(entry, dict) else None
+    if isinstance(said, str):
+        return said if said in (NONE, MODEL) else LOOKUP
+    if mode == TARGET_ONLY:
+        return NONE
+    return LOOKUP if mode.startswith(("ngram", "lookup")) else MODEL
 
 
 @lru_cache(maxsize=8)
@@ -81,10 +87,12 @@ def _places(key: _RunKey) -> tuple[Place, ...]:
         records.setdefault((plan_launch_id(record.launch), record.cell), []).append(record)
     found = []
     for launch in run.plan.launches:
+        drafter = drafter_of(run.plan, launch.side.mode)
         for cell in launch.cells:
             mine = records.get((launch.id, cell.id), [])
             mine.sort(key=lambda r: (r.index, r.turn))
-            found.append(Place(launch, cell, ends.get((launch.id, cell.id)), tuple(mine)))
+            end = ends.get((launch.id, cell.id))
+            found.append(Place(launch, cell, end, tuple(mine), drafter))
     return tuple(found)
 
 

@@ -1,0 +1,75 @@
+"""The few statistics that reports need, each withheld where n cannot support it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+QUANTILES = (0.9, 0.95, 0.99)
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A set of values. p90, p95 and p99 need at least 1/(1-q) values, else None.
+
+    With n = 1 `median` is the one value, and nothing else is known about it.
+    """
+
+    n: int
+    median: float | None
+    mean: float | None
+    min: float | None
+    max: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+
+
+def quantile(values: Sequence[float], q: float) -> float | None:
+    """Linear interpolation between order statistics; None for no values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    at = q * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def supported(n: int, q: float) -> bool:
+    """Can n values speak of that quantile at all? At least 1/(1-q) of them are needed."""
+    return n >= math.ceil(1 / (1 - q) - 1e-9)
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    n = len(values)
+    if not n:
+        return Summary(0, None, None, None, None, None, None, None)
+    p90, p95, p99 = (quantile(values, q) if supported(n, q) else None for q in QUANTILES)
+    return Summary(
+        n, quantile(values, 0.5), math.fsum(values) / n, min(values), max(values), p90, p95, p99
+    )
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% t interval of a mean, df = n - 1; None with fewer than two values."""
+    n = len(values)
+    if n < 2:
+        return None
+    centre = math.fsum(values) / n
+    spread = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1))
+    half = t_quantile(n - 1) * spread / math.sqrt(n)
+    return centre - half, centre + half
+
+
+def t_quantile(df: int) -> float:
+    """The two-sided 95% point of Student's t with df degrees of freedom."""
+    from scipy.special import stdtrit  # on use: scipy is slow to import
+
+    return float(stdtrit(df, 0.5 + CONFIDENCE / 2))
