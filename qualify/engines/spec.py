@@ -79,6 +79,15 @@ class Validated:
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Tokens a second of one stream, seconds until ready (None = not stated); for estimates."""
+
+    prefill_tps: float
+    decode_tps: float
+    start_s: float | None
+
+
+@dataclass(frozen=True)
 class Profile:
     """Launch settings and the limits they mean. None = not stated."""
 
@@ -92,6 +101,7 @@ class Profile:
     state_slots: int | None  # recurrent-state slots over all requests
     state_slots_per_request: int | None
     validated: Validated | None
+    rates: Rates | None
 
     @property
     def effective_concurrency(self) -> int | None:
@@ -223,7 +233,8 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
                 validated=Validated(p.validated.concurrency, p.validated.note)
                 if p.validated is not None
                 else None,
-                **{k: v for k, v in dict(p).items() if k != "validated"},
+                rates=Rates(**dict(p.rates)) if p.rates is not None else None,
+                **{k: v for k, v in dict(p).items() if k not in ("validated", "rates")},
             )
             for name, p in y.profiles.items()
         },

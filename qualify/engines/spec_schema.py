@@ -87,6 +87,14 @@ class ValidatedYaml(Strict):
     note: str | None = None
 
 
+class RatesYaml(Strict):
+    """What one stream was seen to reach on the stated hardware; only estimates use it."""
+
+    prefill_tps: float = Field(gt=0)
+    decode_tps: float = Field(gt=0)
+    start_s: float | None = Field(default=None, ge=0)
+
+
 class ProfileYaml(Strict):
     about: str | None = None
     args: dict[str, ArgValue] = Field(default_factory=dict)
@@ -97,6 +105,7 @@ class ProfileYaml(Strict):
     state_slots: int | None = Field(default=None, gt=0)
     state_slots_per_request: int | None = Field(default=None, gt=0)
     validated: ValidatedYaml | None = None
+    rates: RatesYaml | None = None
 
 
 class ModeYaml(Strict):
