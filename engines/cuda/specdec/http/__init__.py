@@ -1,0 +1,1 @@
+"""The HTTP surface: one small file for each group of endpoints."""

@@ -1,0 +1,132 @@
+"""What an answer says about itself: SGLang's `meta_info`, OpenAI's `usage`, the exact counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specdec.job import Delta
+from specdec.request import Counters, Finish, TokenLogprob
+
+
+def finish_reason(finish: Finish | None) -> dict[str, Any] | None:
+    """SGLang's object; None while the request runs."""
+    if finish is None:
+        return None
+    if finish.kind == "stop":
+        return {"type": "stop", "matched": finish.matched}
+    if finish.kind == "length":
+        return {"type": "length", "length": finish.length}
+    return {"type": "abort", "message": finish.message, "status_code": None, "err_type": None}
+
+
+def meta_info(rid: str, delta: Delta) -> dict[str, Any]:
+    """`meta_info` of one delta; the last one carries the latency and the counts.
+
+    The `spec_*` names keep SGLang's meanings, so `spec_accept_length` is N/V (prefill's token and
+    plain tokens included) and not the canonical 1 + C/V; they are absent where nothing was
+    verified. `specdec` holds the exact integers in every mode.
+    """
+    meta: dict[str, Any] = {
+        "id": rid,
+        "finish_reason": finish_reason(delta.finish),
+        "prompt_tokens": delta.prompt_tokens,
+        "weight_version": "default",
+        "num_retractions": delta.retractions,
+        "reasoning_tokens": 0,
+        "completion_tokens": delta.completion_tokens,
+        "cached_tokens": delta.cached_tokens,
+        "cached_tokens_details": {"device": delta.cached_tokens, "host": 0},
+        "dp_rank": None,
+    }
+    if delta.counters is not None:
+        meta.update(spec_tokens_details(delta.counters, delta.completion_tokens) or {})
+        meta["specdec"] = exact_counts(delta)
+    if delta.timing is not None:
+        meta["e2e_latency"] = delta.timing.finished_s - delta.timing.received_s
+    return meta
+
+
+def spec_tokens_details(counters: Counters, completion_tokens: int) -> dict[str, Any] | None:
+    """SGLang's per-request speculation figures; None where nothing was verified."""
+    if counters.verify_steps == 0:
+        return None
+    proposed = counters.proposed_drafts
+    return {
+        "spec_accept_rate": counters.correct_drafts / proposed if proposed else None,
+        "spec_accept_length": completion_tokens / counters.verify_steps,
+        "spec_num_correct_drafts": counters.correct_drafts,
+        "spec_num_proposed_drafts": proposed,
+        "spec_verify_ct": counters.verify_steps,
+        "spec_correct_drafts_histogram": list(counters.correct_histogram),
+    }
+
+
+def exact_counts(delta: Delta) -> dict[str, Any]:
+    """The counts of `request.Counters` by their letters, and seconds; N = N0 + C + V + T - W."""
+    counters, timing = delta.counters, delta.timing
+    assert counters is not None
+    assert timing is not None
+    admitted_s, first_s = timing.admitted_s, timing.first_token_s
+    return {
+        "V": counters.verify_steps,
+        "P": counters.proposed_drafts,
+        "C": counters.correct_drafts,
+        "T": counters.plain_tokens,
+        "W": counters.trimmed_tokens,
+        "N0": counters.prefill_tokens,
+        "N": delta.completion_tokens,
+        "correct_drafts_histogram": list(counters.correct_histogram),
+        "rollbacks": counters.rollbacks,
+        "replayed_tokens": counters.replayed_tokens,
+        "nonfinite_draft_logits": counters.nonfinite_draft_logits,
+        "prefill_s": counters.prefill_s,
+        "priming_s": counters.priming_s,
+        "draft_s": counters.draft_s,
+        "verify_s": counters.verify_s,
+        "replay_s": counters.replay_s,
+        "queue_s": None if admitted_s is None else admitted_s - timing.received_s,
+        "first_token_s": None if first_s is None else first_s - timing.received_s,
+    }
+
+
+def logprob_fields(
+    token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], top: int
+) -> dict[str, Any]:
+    """`output_token_logprobs` as SGLang writes them: [logprob, token id, text or null]."""
+    fields: dict[str, Any] = {
+        "input_token_logprobs": [],
+        "output_token_logprobs": [
+            [entry.logprob, token, None] for token, entry in zip(token_ids, logprobs, strict=True)
+        ],
+        "output_token_logprobs_length": len(token_ids),
+    }
+    if top:
+        fields["input_top_logprobs"] = []
+        fields["output_top_logprobs"] = [
+            [[logprob, token, None] for token, logprob in entry.top] for entry in logprobs
+        ]
+    return fields
+
+
+def usage(deltas: list[Delta], cache_report: bool) -> dict[str, Any]:
+    """OpenAI's `usage`, summed over the prompts of one request."""
+    prompt = sum(delta.prompt_tokens for delta in deltas)
+    completion = sum(delta.completion_tokens for delta in deltas)
+    cached = sum(delta.cached_tokens for delta in deltas)
+    return {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + completion,
+        "completion_tokens": completion,
+        "prompt_tokens_details": {"cached_tokens": cached} if cache_report else None,
+        "reasoning_tokens": 0,
+    }
+
+
+def sglext(delta: Delta, *, cached: bool, spec: bool) -> dict[str, Any] | None:
+    """SGLang's extension object for the OpenAI-style routes; None when nothing was asked."""
+    fields: dict[str, Any] = {}
+    if cached:
+        fields["cached_tokens_details"] = {"device": delta.cached_tokens, "host": 0}
+    if spec and delta.counters is not None:
+        fields["spec_tokens_details"] = spec_tokens_details(delta.counters, delta.completion_tokens)
+    return fields or None

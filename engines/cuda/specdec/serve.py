@@ -1,0 +1,196 @@
+"""The server process: bind, load, say ready, serve, and on SIGTERM finish or abort and exit 0.
+
+Bounds after SIGTERM or SIGINT: running requests get `drain_timeout_s` to finish, then they are
+aborted; their connections and the engine's thread get `CLOSE_S` each; then the process ends,
+whatever still hangs. A second signal skips the waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import uvicorn
+
+from specdec import logs
+from specdec.contract import DecodeRunner
+from specdec.engine import Engine
+from specdec.errors import SpecdecError
+from specdec.http.state import ServerState
+from specdec.logs import logger
+from specdec.metrics import Metrics
+from specdec.reporter import Reporter
+from specdec.server import build_app
+from specdec.settings import ServeSettings
+from specdec.startup import log_startup
+from specdec.tokenizer import Tokenizer, TokenizerError
+
+CLOSE_S = 5.0
+
+
+def run(settings: ServeSettings) -> int:
+    """Serve until told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 refused."""
+    logs.configure(settings.log_level)
+    try:
+        code, clean = asyncio.run(_serve(settings))
+    except KeyboardInterrupt:
+        return 0
+    if not clean:
+        # A thread is stuck in a step; waiting for it would break the promise of a bounded end.
+        logger.error("The engine's thread did not end in time; leaving it.")
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+async def _serve(settings: ServeSettings) -> tuple[int, bool]:
+    """(exit code, whether everything ended cleanly)."""
+    stop = _Stop()
+    stop.listen()
+    try:
+        listener = _bind(settings.host, settings.port)
+    except OSError as error:
+        logger.error(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Free the port "
+            "or choose another with --port (0 picks a free one)."
+        )
+        return 2, True
+    with listener:
+        try:
+            tokenizer = Tokenizer.load(settings.model)
+            metrics = Metrics(settings.model_name) if settings.enable_metrics else None
+            engine = _engine(settings, tokenizer, metrics)
+            if not await stop.unless_told(engine.start()):
+                return 0, False
+        except (SpecdecError, TokenizerError) as error:
+            logger.error(str(error))
+            return 2, True
+        state = ServerState(settings, engine, tokenizer, metrics)
+        log_startup(settings, engine)
+        return await _listen(state, listener, stop)
+
+
+def _engine(settings: ServeSettings, tokenizer: Tokenizer, metrics: Metrics | None) -> Engine:
+    def load_runner() -> DecodeRunner:
+        # Imported in the engine's thread: the model library is heavy and only this thread uses it.
+        from specdec.runner import Runner
+
+        return Runner.load(settings.model, settings.runner_options())
+
+    reporter = Reporter(
+        settings.decode_log_interval, histograms=metrics.histograms if metrics else None
+    )
+    return Engine(load_runner, tokenizer, reporter, settings.max_queued_requests)
+
+
+async def _listen(state: ServerState, listener: socket.socket, stop: _Stop) -> tuple[int, bool]:
+    engine, settings = state.engine, state.settings
+    engine.on_broken = stop.set
+    config = uvicorn.Config(
+        build_app(state),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=int(CLOSE_S),
+        timeout_keep_alive=75,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    host, port = listener.getsockname()[:2]
+    logger.info(f"Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
+    logger.info(logs.READY_LINE)
+    await stop.wait()
+    state.draining = True
+    if engine.alive:
+        logger.info(
+            f"Shutting down: {engine.scheduler.load.running} running and "
+            f"{engine.scheduler.load.queued} waiting requests have {settings.drain_timeout_s:g} s."
+        )
+        await _drained(engine, settings.drain_timeout_s, stop)
+    clean = await engine.stop(CLOSE_S)
+    server.should_exit = True
+    await serving
+    logger.info("Stopped.")
+    return (1 if engine.broken else 0), clean
+
+
+async def _drained(engine: Engine, timeout_s: float, stop: _Stop) -> None:
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    while engine.alive and not engine.scheduler.idle and not stop.twice:
+        if asyncio.get_running_loop().time() >= deadline_s:
+            logger.warning("Time is up: what still runs is aborted.")
+            return
+        await asyncio.sleep(0.02)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Bound but not listening: clients are refused until the model is there, and a second
+        # server on the same port fails now rather than after loading.
+        listener.set_inheritable(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class _Stop:
+    """SIGTERM and SIGINT as something to await; also set when the engine breaks."""
+
+    def __init__(self) -> None:
+        self._told = asyncio.Event()
+        self._times = 0
+
+    def listen(self) -> None:
+        """Take the signals over from Python's defaults."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.set)
+
+    def set(self) -> None:
+        """Stop."""
+        self._times += 1
+        self._told.set()
+
+    @property
+    def twice(self) -> bool:
+        """Told more than once: wait no longer."""
+        return self._times > 1
+
+    async def wait(self) -> None:
+        """Until told to stop."""
+        await self._told.wait()
+
+    async def unless_told(self, work: asyncio.Future[None] | object) -> bool:
+        """Await `work`; False when told to stop first. Raises what `work` raises."""
+        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        told = asyncio.create_task(self._told.wait())
+        await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if task.done():
+            task.result()
+            return True
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return False
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling, which would end the process by the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `_Stop`."""
+        yield

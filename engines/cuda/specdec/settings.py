@@ -1,0 +1,64 @@
+"""Everything that `specdec serve` can be told, resolved once at the start."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from specdec.contract import Mode, RunnerOptions
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Launch settings. Bytes, seconds and tokens as the names say; None means "as documented"."""
+
+    model: Path
+    mode: Mode = "target-only"
+    device: str = "auto"
+    host: str = "127.0.0.1"
+    port: int = 30000
+    served_model_name: str | None = None
+    draft_steps: int = 3
+    draft_adaptive: bool = False
+    prefill_chunk_tokens: int = 512
+    max_total_tokens: int | None = None
+    max_running_requests: int = 8
+    max_queued_requests: int | None = None
+    context_length: int | None = None
+    page_size: int = 64
+    random_seed: int = 0
+    threads: int | None = None
+    enable_metrics: bool = False
+    enable_cache_report: bool = False
+    incremental_streaming_output: bool = False
+    stream_response_default_include_usage: bool = False
+    decode_log_interval: int = 40
+    max_body_bytes: int = 32 << 20
+    drain_timeout_s: float = 10.0
+    log_level: str = "info"
+
+    @property
+    def model_name(self) -> str:
+        """The name clients see: `--served-model-name`, else the checkpoint's folder as given."""
+        return self.served_model_name or str(self.model)
+
+    def runner_options(self) -> RunnerOptions:
+        """The part that the core needs."""
+        return RunnerOptions(
+            mode=self.mode,
+            device=self.device,
+            draft_steps=self.draft_steps,
+            adaptive=self.draft_adaptive,
+            prefill_chunk_tokens=self.prefill_chunk_tokens,
+            max_total_tokens=self.max_total_tokens,
+            max_running_requests=self.max_running_requests,
+            context_length=self.context_length,
+            page_size=self.page_size,
+            random_seed=self.random_seed,
+            threads=self.threads,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All settings under their own names, as `/server_info` shows them."""
+        return {**asdict(self), "model": str(self.model)}

@@ -1,0 +1,39 @@
+"""What the server says about itself once the model is loaded, before it takes requests."""
+
+from __future__ import annotations
+
+import psutil
+
+from specdec import logs
+from specdec.engine import Engine
+from specdec.logs import logger
+from specdec.settings import ServeSettings
+
+
+def log_startup(settings: ServeSettings, engine: Engine) -> None:
+    """Pools, limits, graphs and the result of the row-independence check."""
+    info = engine.info
+    half = info.kv_bytes_per_token * info.max_total_tokens // 2
+    logger.info(
+        logs.kv_pool_line(
+            dtype=info.dtype, tokens=info.max_total_tokens, k_bytes=half, v_bytes=half
+        )
+    )
+    asked, granted = settings.max_total_tokens, info.max_total_tokens
+    if asked is not None and granted < asked:
+        logger.warning(logs.pool_cap_line(asked=asked, granted=granted))
+    if info.max_running_requests < settings.max_running_requests:
+        logger.warning(
+            logs.running_cap_line(capped=info.max_running_requests, slots=info.max_running_requests)
+        )
+    logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
+    logger.info("No CUDA graph is captured: every step runs eagerly.")
+    logger.info(
+        logs.limits_line(
+            max_total_tokens=info.max_total_tokens,
+            chunk_tokens=info.prefill_chunk_tokens,
+            max_running_requests=info.max_running_requests,
+            context_length=info.context_length,
+            available_bytes=psutil.virtual_memory().available,
+        )
+    )
