@@ -70,7 +70,7 @@ async def _phases(attempt: Attempt, cell: CellPlan, evidence: dict[str, Any]) ->
         own = CacheEvidence(cell.cache, "bypass" if _bypasses(attempt, cell) else "none")
         warm = [[p] for chain in sessions(attempt.shelf.get(cell.warmup)) for p in chain]
         began = time.monotonic()
-        done = await send_phase(
+        done, _ = await send_phase(
             attempt, cell, warm, "warmup", own, concurrency=min(cell.concurrency, len(warm))
         )
         evidence["warmup"] = {
@@ -92,16 +92,24 @@ async def _phases(attempt: Attempt, cell: CellPlan, evidence: dict[str, Any]) ->
         else None,
     }
     if cell.cache == "warm":
-        planted = await send_phase(attempt, cell, chains, "warmup", cache, concurrency=1)
+        planted, _ = await send_phase(attempt, cell, chains, "warmup", cache, concurrency=1)
         evidence["primed"] = {"requests": len(planted), "ok": sum(r.ok for r in planted)}
         if attempt.stop.is_set():
             raise Interrupted
     before = await protocol.counters()
-    records = await send_phase(
+    records, window = await send_phase(
         attempt, cell, chains, "measured", cache, concurrency=cell.concurrency
     )
+    evidence["client"] = {
+        "mean_in_flight": window.mean_in_flight,
+        "max_in_flight": window.max_in_flight,
+        "send_spread_s": window.send_spread_s,
+        "delay_ms": window.client_delay_ms,
+        "cpu_share": window.cpu_share,
+    }
     after = await protocol.counters() if attempt.server.alive() else None
-    evidence["counters"] = difference(before, after)
+    change = difference(before, after)
+    evidence["counters"] = {"values": change.values, "problem": change.problem}
     return records
 
 

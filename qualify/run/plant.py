@@ -32,9 +32,8 @@ async def plant(attempt: Attempt, like: CellPlan) -> dict[str, Any]:
             concurrency=1,
         )
         plain = CacheEvidence("warm", "none")
-        first, second = await send_phase(
-            attempt, cell, [[prompt, prompt]], "probe", plain, concurrency=1
-        )
+        sent, _ = await send_phase(attempt, cell, [[prompt, prompt]], "probe", plain, concurrency=1)
+        first, second = sent
         found: dict[str, Any] = {
             "planted_tokens": len(prompt.ids),
             "first_cached": first.usage.cached_tokens,
@@ -45,9 +44,9 @@ async def plant(attempt: Attempt, like: CellPlan) -> dict[str, Any]:
         }
         if attempt.able.bypass and not attempt.able.flush:
             bypass = CacheEvidence("cold", "bypass")
-            (third,) = await send_phase(attempt, cell, [[prompt]], "probe", bypass, concurrency=1)
-            found["bypass_cached"] = third.usage.cached_tokens
+            sent, _ = await send_phase(attempt, cell, [[prompt]], "probe", bypass, concurrency=1)
+            found["bypass_cached"] = sent[0].usage.cached_tokens
         return found
-    except (CellError, ValueError) as error:
+    except (CellError, ValueError, IndexError) as error:
         # Interrupted or refused: the cells say that nothing was planted.
         return {"planted_cached": None, "planted_failure": str(error)}

@@ -174,7 +174,7 @@ class _Runner:
     async def _launch(self, item: LaunchPlan, waiting: list[CellPlan]) -> None:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""
         while waiting and not self.stop.is_set():
-            attempt_id = self.journal.next_attempt(item)
+            attempt_id, before = self.journal.next_attempt(item), len(waiting)
             try:
                 async with launch(
                     self.resolved[item.side.name], self.journal.store.folder, attempt_id
@@ -182,6 +182,11 @@ class _Runner:
                     attempt = await self._ready(item, attempt_id, server)
                     if attempt is not None:
                         await self._cells(attempt, waiting)
+                        if len(waiting) == before and not self.stop.is_set():
+                            raise EngineError(
+                                f"The engine ended before a cell was measured: {server.exit}.",
+                                f"Its last lines: {server.log_tail(5)}",
+                            )
             except EngineError as error:
                 self._give_up(item, attempt_id, waiting, error)
                 return

@@ -8,14 +8,15 @@ the last: nothing competes with it then, and a kill loses at most the request in
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from qualify.client.load import run_closed_loop
+from qualify.client.load import NextRequest, Window, run_sessions
 from qualify.client.reply import HttpRequest, RawReply
-from qualify.client.timing import measure
+from qualify.client.timing import timing_of
 from qualify.plan import CellPlan
 from qualify.prompts.prompt import Prompt
 from qualify.records.schema import CacheEvidence, Phase, Record
@@ -51,12 +52,13 @@ async def send_phase(
     cache: CacheEvidence,
     *,
     concurrency: int,
-) -> list[Record]:
+) -> tuple[list[Record], Window]:
     """Send every prompt of every chain once; the prompts of one chain one after another.
 
-    Returns the records by chain and turn. Every body is encoded before the first is sent.
-    When the attempt's stop is set, what is in flight is cancelled and recorded as such, and
-    the rest is not sent. Raises CellError where a prompt cannot be sent in its exact shape.
+    Returns the records by chain and turn, and what the loop did. Every body is encoded before
+    the first is sent. When the attempt's stop is set, what is in flight is cancelled and
+    recorded as such, and the rest is not sent. Raises CellError where a prompt cannot be sent
+    in its exact shape.
     """
     protocol = attempt.server.protocol
     where = Where(attempt.run, attempt.id, attempt.launch, cell, protocol.name)
@@ -81,13 +83,14 @@ async def send_phase(
     def keep(chain: int, step: int, raw: RawReply) -> Record:
         prompt = chains[chain][step]
         reply = protocol.decode(raw)
+        timing, notes = timing_of(reply)
         record = to_record(
             where,
             prompt,
             phase,
             encoded[chain][step],
-            reply,
-            measure(reply),
+            dataclasses.replace(reply, notes=(*reply.notes, *notes)),
+            timing,
             cache,
             t_start_s=raw.t_sent - began[0],
             client_delay_ms=raw.client_delay_ms,
@@ -121,7 +124,15 @@ async def send_phase(
             await task
 
     with ThreadPoolExecutor(1, "records") as worker, _short_turns():
-        await run_closed_loop(encoded, concurrency, on_done, stop=attempt.stop)
+        window = await run_sessions(
+            [_in_order(chain) for chain in encoded], concurrency, on_done, stop=attempt.stop
+        )
         for task in pending:
             await task
-    return [records[key] for key in sorted(records)]
+    return [records[key] for key in sorted(records)], window
+
+
+def _in_order(chain: list[HttpRequest]) -> NextRequest:
+    """The chain's requests one after another, whatever came back."""
+    left = iter(chain)
+    return lambda _: next(left, None)
