@@ -158,7 +158,8 @@ def _refuse_copies_and_tags(text: str, document: Document) -> None:
             sentence = f"`&{anchor}` names a part of the file for copying"
             refuse(event, sentence, "Remove it and write values out.")
         if tag:
-            refuse(event, f"`{tag}` forces a type", "Remove the tag; quote what is text.")
+            shown = tag.replace("tag:yaml.org,2002:", "!!")
+            refuse(event, f"`{shown}` forces a type", "Remove the tag; quote what is text.")
 
 
 def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
@@ -190,6 +191,8 @@ def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[
         line = _line(key_node)
         key = _key(key_node, document)
         if key is None:
+            if path and not isinstance(key_node, ScalarNode):
+                document.unread.add(path)  # what stands here cannot be judged
             continue
         if key in first:
             sentence = f"`{key}` is written twice (first in line {first[key]})"

@@ -81,7 +81,7 @@ def _fit(
             cell.path,
             f"input + output is {sum_shown} tokens, above the context of {context:,} "
             f"(profile {name})",
-            f"Write at most {max(context - cell.output, 0):,} prompt tokens, or take a profile "
+            f"Write at most {max(context - cell.output, 0)} prompt tokens, or take a profile "
             "with more context.",
         )
     elif pool is not None and cell.concurrency * each > pool:

@@ -50,8 +50,8 @@ def show(plan: Plan, guess: Estimate) -> None:
 
     out = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("launch")
-    table.add_column("cell")
+    table.add_column("launch", overflow="fold")
+    table.add_column("cell", overflow="fold")
     for name in ("prompt", "requests", "output", "at once", "time"):
         table.add_column(name, justify="right")
     table.add_column("cache")

@@ -72,18 +72,16 @@ def _rates(folder: Path, plan: Plan, found: dict[tuple[str, str | None], Rates])
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     for line in _lines(folder / "records.jsonl"):
         timing, usage = line.get("timing") or {}, line.get("usage") or {}
-        times = (timing.get("t_first_s"), timing.get("t_last_s"), timing.get("n_first"))
-        produced, cached = usage.get("completion_tokens"), usage.get("cached_tokens")
-        if not line.get("ok") or line.get("concurrency") != 1 or cached or produced is None:
+        if not line.get("ok") or line.get("concurrency") != 1 or line.get("phase") == "probe":
             continue
-        if any(t is None for t in times) or line.get("phase") == "probe":
+        first, last = timing.get("t_first_s"), timing.get("t_last_s")
+        produced, n_first = usage.get("completion_tokens"), timing.get("n_first")
+        if None in (first, last, produced, n_first) or usage.get("cached_tokens"):
             continue
-        first, last, n_first = times
-        total = sums[str(line["side"])]
-        total[0] += usage.get("prompt_tokens") or 0
-        total[1] += first
-        total[2] += produced - n_first
-        total[3] += last - first
+        numbers = (usage.get("prompt_tokens") or 0, first, produced - n_first, last - first)
+        sums[str(line["side"])] = [
+            a + b for a, b in zip(sums[str(line["side"])], numbers, strict=True)
+        ]
     profiles = {launch.side.name: launch.side.profile for launch in plan.launches}
     start_s = _start_s(folder)
     for side, (prefilled, prefill_s, decoded, decode_s) in sums.items():

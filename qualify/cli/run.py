@@ -1,0 +1,116 @@
+"""`qualify run CAMPAIGN`: plan, measure, judge, report, and exit with the outcome."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qualify.cli.options import campaign_argument, filter_words, json_option, only_options
+from qualify.cli.output import console, duration, is_interactive, warn
+from qualify.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qualify.cli.prepare import Prepared
+    from qualify.planning.estimate import Estimate
+
+ASK_ABOVE_S = 1800.0  # a person is asked before a run that takes longer
+REPORTS = Path("reports")
+
+
+@click.command()
+@campaign_argument
+@only_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The run's folder; reports/NAME-TIME if left out.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the latest run of it, or with --out.")
+@click.option("--attach", metavar="URL", help="Measure a server that already runs there.")
+@click.option("--yes", is_flag=True, help="Do not ask before a long run.")
+@json_option
+def command(
+    campaign: Path,
+    only: tuple[str, ...],
+    more: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    attach: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Measure CAMPAIGN and judge it. A part of it: --only mode=ngram workload=prose,code.
+
+    Exit code: 0 qualified, 1 not qualified, 4 inconclusive, 2 a wrong campaign or command,
+    3 the engine failed before anything could be judged, 130 interrupted (--resume goes on).
+    """
+    from qualify.cli.prepare import prepare
+    from qualify.cli.rates import estimate_for
+    from qualify.run.folders import find_resumable, new_run_folder
+
+    prepared = prepare(campaign, only=filter_words(only, more), attach=attach)
+    for warning in prepared.plan.warnings:
+        warn(warning)
+    guess = estimate_for(prepared)
+    _announce(prepared, guess)
+    if not yes and not _agreed(guess):
+        raise click.Abort
+    name = prepared.campaign.campaign
+    if out is None:
+        out = find_resumable(REPORTS, name) if resume else new_run_folder(REPORTS, name)
+    return _measure(prepared, out, resume=resume, as_json=as_json)
+
+
+def _announce(prepared: Prepared, guess: Estimate) -> None:
+    load = guess.load
+    about = f", about {duration(guess.seconds)}" if guess.seconds is not None else ""
+    click.echo(
+        f"{prepared.campaign.campaign}: {load.prompt_tokens:,} prompt tokens and "
+        f"{load.output_tokens:,} output tokens in {load.requests:,} requests{about}",
+        err=True,
+    )
+
+
+def _agreed(guess: Estimate) -> bool:
+    if guess.seconds is None or guess.seconds < ASK_ABOVE_S or not is_interactive():
+        return True
+    return click.confirm(f"This takes about {duration(guess.seconds)}. Start?", err=True)
+
+
+def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> int:
+    from qualify.cli.build import prompt_builder
+    from qualify.run.runner import run_campaign
+
+    build = prompt_builder(prepared)
+    with _progress(as_json) as watch:
+        outcome = run_campaign(
+            prepared.plan,
+            out=out,
+            resume=resume,
+            resolved=prepared.resolved,
+            build=build,
+            watch=watch,
+            start_timeout_s=prepared.campaign.start_timeout_s,
+            campaign_file=prepared.file,
+        )
+    from qualify.cli.report import finish
+
+    judged = finish(outcome.folder, as_json=as_json)
+    if outcome.exit_code == ExitCode.INTERRUPTED:
+        click.echo(f"Interrupted. Go on with: qualify run {prepared.file} --resume", err=True)
+    return judged if outcome.exit_code is None else outcome.exit_code
+
+
+def _progress(as_json: bool) -> AbstractContextManager[Any]:
+    """Live on a terminal, plain lines elsewhere; stdout stays free for the report or JSON."""
+    from qualify.run import progress
+
+    if as_json:
+        return progress.machine(sys.stderr)
+    if sys.stderr.isatty():
+        return progress.live(console(err=True))
+    return progress.plain(sys.stderr)
