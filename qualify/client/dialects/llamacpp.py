@@ -52,6 +52,7 @@ class LlamaCppFolder:
         tally: Tally,
     ) -> None:
         if timings:
+            self._draft_step(timings, tally)
             tally.extras["timings"] = dict(timings)
             cached, processed = (values.count(timings.get(k)) for k in ("cache_n", "prompt_n"))
             if cached is not None:
@@ -71,6 +72,22 @@ class LlamaCppFolder:
         for key in ("tokens_cached", "truncated", "generation_settings", "model", "id_slot"):
             if payload.get(key) is not None:
                 tally.extras[key] = payload[key]
+
+    def _draft_step(self, timings: Mapping[str, Any], tally: Tally) -> None:
+        """Each rise of the running `draft_n` is one verify step (`timings_per_token`).
+
+        `extras["draft_steps"]` keeps (predicted_n, draft_n, draft_n_accepted) at each rise;
+        it is absent when no event before the last one carried timings.
+        """
+        predicted = values.count(timings.get("predicted_n"))
+        proposed = values.count(timings.get("draft_n")) or 0
+        accepted = values.count(timings.get("draft_n_accepted")) or 0
+        last = tally.extras.get("timings")
+        if last is None and predicted != 1:
+            return  # only a final report: the steps were not told one by one
+        steps = tally.extras.setdefault("draft_steps", [])
+        if proposed > (steps[-1][1] if steps else 0):
+            steps.append([predicted, proposed, accepted])
 
     def _stop(self, payload: Mapping[str, Any], tally: Tally) -> None:
         kind = payload.get("stop_type")

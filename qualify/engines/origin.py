@@ -1,0 +1,90 @@
+"""What exactly ran (rule 14): one JSON-ready dict for each launch."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import qualify
+from qualify.engines.devices import device_facts
+from qualify.engines.hashes import checkpoint_hashes
+from qualify.engines.host import host_facts
+from qualify.engines.protocol import EngineInfo
+from qualify.engines.server import RunningServer
+
+# Inherited variables that change what an engine does; values of others are nobody's business.
+RELEVANT = (
+    "CUDA_", "NCCL_", "NVIDIA_", "ROCR_", "HIP_", "ONEAPI_", "SYCL_", "ZE_", "CCL_", "UR_",
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH_", "TRITON_", "GGML_", "LLAMA_",
+    "SGLANG_", "VLLM_", "POCKETLLM_", "DSV4_", "QWEN_", "HF_HUB_OFFLINE", "HF_HOME",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_", "PYTHONHASHSEED", "PYTHONPATH",
+)  # fmt: skip
+SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str, Any]:
+    """Command, environment, model hashes, host, devices, client.
+
+    Reads the whole model once to hash it (remembered afterwards): call it outside of any
+    measurement. Blocking; nothing in it raises for something that cannot be read.
+    """
+    resolved = server.resolved
+    drafter = next((v for k, v in resolved.args.items() if k in DRAFT_ARGUMENTS and v), None)
+    return {
+        "engine": resolved.engine,
+        "protocol": resolved.protocol,
+        "kind": resolved.kind,
+        "mode": resolved.mode,
+        "profile": resolved.profile.name,
+        "args": resolved.args,
+        "argv": list(server.argv) if server.argv is not None else None,
+        "cwd": str(resolved.cwd) if resolved.cwd is not None else None,
+        "env": resolved.env if server.argv is not None else None,
+        "env_inherited": relevant_environment() if server.argv is not None else None,
+        "url": server.base_url,
+        "pid": server.pid,
+        "model": _model(resolved.model),
+        "draft_model": _model(str(drafter)) if drafter is not None else None,
+        "package": _package(resolved.module),
+        "engine_version": info.version if info is not None else None,
+        "host": host_facts(),
+        "devices": device_facts(),
+        "client": {
+            "qualify": qualify.__version__,
+            "python": platform.python_version(),
+            "implementation": platform.python_implementation(),
+        },
+    }
+
+
+DRAFT_ARGUMENTS = ("spec-draft-model", "speculative-draft-model-path", "draft-model", "draft")
+
+
+def relevant_environment() -> dict[str, str]:
+    """Inherited variables that may change what an engine does, secrets left out."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(RELEVANT) and not any(word in name.upper() for word in SECRET)
+    }
+
+
+def _model(path: str | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        files = checkpoint_hashes(path)
+    except OSError as error:
+        return {"path": path, "files": None, "error": str(error)}
+    return {"path": path, "files": files}
+
+
+def _package(module: str | None) -> dict[str, str] | None:
+    if module is None:
+        return None
+    try:
+        return {"name": module, "version": importlib.metadata.version(module)}
+    except importlib.metadata.PackageNotFoundError:
+        return None
