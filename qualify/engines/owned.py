@@ -104,7 +104,7 @@ def sweep(folder: Path, *, grace_s: float = 5.0) -> list[Swept]:
         except (OSError, ValueError, TypeError) as error:
             results.append(Swept(path.stem, (), f"unreadable entry {path}: {error}"))
             continue
-        if _alive(owned.harness_pid, owned.harness_started):
+        if is_alive(owned.harness_pid, owned.harness_started):
             note = f"its harness (pid {owned.harness_pid}) still runs"
             results.append(Swept(owned.launch, (), note))
             continue
@@ -138,7 +138,8 @@ def _quietly(action: object) -> None:
         action()
 
 
-def _alive(pid: int, started: float) -> bool:
+def is_alive(pid: int, started: float) -> bool:
+    """Whether that very process (not another with its number) still runs."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - started) < 0.05 and process.status() != "zombie"

@@ -1,0 +1,1 @@
+"""Is this machine ready to measure, and is anything left running? Facts, each with a cure."""
