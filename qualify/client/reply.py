@@ -41,7 +41,8 @@ class RawReply:
 
     end: "complete" (framing says so), "cut" (closed in the middle), "timeout", "refused",
     "connect" (no connection for another reason: name, route, TLS), "reset", "cancelled",
-    "error" (not legal HTTP, or something this client does not accept).
+    "error" (not legal HTTP, or something this client does not accept), "client-error" (the
+    request itself could not be sent: no such kind of address, a broken header).
     t_sent is the monotonic time just before the first request byte was handed to the socket,
     on a connection that already stood; every other time is relative to it. send_s is how long
     the kernel took to accept the whole request, connect_s the connection's own time (name,

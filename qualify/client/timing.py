@@ -18,6 +18,8 @@ Rules (convention "first-event"):
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from qualify.client.reply import Reply, TokenEvent
 from qualify.records.schema import Timing
 
@@ -85,4 +87,4 @@ def _first_count(events: tuple[TokenEvent, ...], n: int | None) -> int | None:
 def _max_gap_ms(times: list[float]) -> float | None:
     if len(times) < 2:
         return None
-    return 1000.0 * max(b - a for a, b in zip(times, times[1:], strict=False))
+    return 1000.0 * max(b - a for a, b in pairwise(times))
