@@ -35,6 +35,7 @@ class Prompt:
     sha256: over the ids as little-endian uint32 (or over the text when ids is empty).
     compress_ratio: zlib size / raw size of the text; under 0.2 the prompt is "repetitive".
     shared_prefix: tokens that it shares by plan with the previous turn of its session.
+    frame_tokens: leading tokens that all prompts of its set share (BOS, template opening).
     """
 
     id: str  # WORKLOAD@TOKENS/STREAM/INDEX[.TURN]
@@ -48,3 +49,4 @@ class Prompt:
     turn: int = 0
     shared_prefix: int = 0
     template_sha256: str | None = None
+    frame_tokens: int = 0
