@@ -136,8 +136,12 @@ def window_s(records: Sequence[Record]) -> float | None:
 
 def average_concurrency(records: Sequence[Record], window: float | None) -> float | None:
     """Time spent inside requests over the window: what a label "concurrency N" only asks for."""
-    busy = math.fsum(e - s for s, e in _spans(records))
-    return busy / window if window else None
+    return busy_s(records) / window if window else None
+
+
+def busy_s(records: Sequence[Record]) -> float:
+    """Time spent inside requests, summed over all of them."""
+    return math.fsum(e - s for s, e in _spans(records))
 
 
 def _spans(records: Sequence[Record]) -> list[tuple[float, float]]:

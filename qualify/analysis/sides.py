@@ -1,0 +1,89 @@
+"""One side in one cell over all rounds: what a table of modes shows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from qualify.analysis.speculation import Cycle, pooled_cycle
+from qualify.analysis.stats import Summary, summarise
+from qualify.analysis.timing import busy_s, window_s
+from qualify.checks.implausible import flaw
+from qualify.checks.pool import Pool, pool
+from qualify.checks.select import by_side_and_cell, completion_tokens, measuring
+from qualify.checks.stream import cause_of
+from qualify.records.run import Run
+
+
+@dataclass(frozen=True)
+class SideCell:
+    """All measuring launches of a side in a cell, pooled over requests.
+
+    throughput_tok_s is all tokens over the sum of the launches' windows; the baseline's
+    second launch (self-parity) stays out.
+    """
+
+    side: str
+    mode: str
+    cell: str
+    workload: str
+    tokens: int
+    concurrency: int
+    cache: str
+    launches: int
+    measured_launches: int
+    requests: int
+    counted: int
+    causes: dict[str, int]
+    ttft_s: Summary
+    tpot_ms: Summary
+    end_s: Summary
+    per_user_tok_s: float | None
+    throughput_tok_s: float | None
+    average_concurrency: float | None
+    speculation: Pool | None
+    cycle: Cycle | None
+
+
+def side_cells(run: Run) -> list[SideCell]:
+    """In plan order; a cell that no launch finished has None for its figures."""
+    found = []
+    for (side, cell), group in by_side_and_cell(run).items():
+        mine = list(measuring(group))
+        if not mine:
+            continue
+        plan, counted = mine[0].cell, [r for p in mine for r in p.counted]
+        sound = [r for r in counted if flaw(r) is None]
+        tpot = summarise([r.timing.tpot_ms for r in sound if r.timing.tpot_ms is not None])
+        windows = [w for p in mine if (w := window_s(p.records))]
+        window = math.fsum(windows)
+        tokens = sum(completion_tokens(r) or 0 for r in counted)
+        causes = Counter(c for p in mine for r in p.records if (c := cause_of(r)))
+        found.append(
+            SideCell(
+                side=side,
+                mode=mine[0].mode,
+                cell=cell,
+                workload=plan.workload,
+                tokens=plan.prompts.tokens,
+                concurrency=plan.concurrency,
+                cache=plan.cache,
+                launches=len(mine),
+                measured_launches=sum(bool(p.counted) for p in mine),
+                requests=sum(len(p.records) for p in mine),
+                counted=len(counted),
+                causes=dict(sorted(causes.items())),
+                ttft_s=summarise([t for r in counted if (t := r.timing.ttft_s) is not None]),
+                tpot_ms=tpot,
+                end_s=summarise([t for r in counted if (t := r.timing.t_last_s) is not None]),
+                per_user_tok_s=1e3 / tpot.median if tpot.median else None,
+                throughput_tok_s=tokens / window if window and tokens else None,
+                average_concurrency=(
+                    math.fsum(busy_s(p.records) for p in mine) / window if window else None
+                ),
+                speculation=pool(counted) if any(r.speculation for r in counted) else None,
+                cycle=pooled_cycle(sound, speculative=mine[0].speculative),
+            )
+        )
+    return found

@@ -1,0 +1,144 @@
+"""Sentences made from the numbers; nothing here knows a mode by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qualify.analysis.outcomes import Finding
+from qualify.analysis.pairs import PairResult
+
+SAMPLE_ONLY = "a starting point: it covers the measured workloads and nothing else"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}x"
+
+
+def interval(finding: Finding) -> str:
+    if finding.low is None or finding.high is None:
+        return "one comparison, no interval"
+    return f"95% interval {finding.low:.2f} to {finding.high:.2f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def why_ahead(pair: PairResult) -> str:
+    finding = pair.decode
+    assert finding is not None
+    told = (
+        f"{pair.side} decodes {times(finding.ratio)} as fast as {pair.reference} "
+        f"({interval(finding)}){_factors(pair)}."
+    )
+    return f"{told}{_wall(pair)}"
+
+
+def why_tied(pair: PairResult) -> str:
+    finding = pair.decode
+    assert finding is not None
+    return (
+        f"{pair.side} and {pair.reference} are effectively tied: {times(finding.ratio)} "
+        f"({interval(finding)}), within {_percent(finding.margin)} either way{_factors(pair)}."
+    )
+
+
+def why_not(pair: PairResult) -> str:
+    finding = pair.decode
+    assert finding is not None
+    if finding.outcome == "behind":
+        return (
+            f"{pair.side} is behind: {times(finding.ratio)} of {pair.reference}'s decode speed "
+            f"({interval(finding)}){_factors(pair)}."
+        )
+    leaning = {"faster": "points ahead", "slower": "points behind", "level": "is close"}
+    return (
+        f"Not enough data to separate {pair.side} from {pair.reference}: it "
+        f"{leaning[finding.direction]} at {times(finding.ratio)} ({interval(finding)}; a "
+        f"difference under {_percent(finding.margin)} counts as none)."
+    )
+
+
+def _factors(pair: PairResult) -> str:
+    if pair.cycle_factor is None or pair.tokens_factor is None:
+        return ""
+    cost = 1 / pair.cycle_factor
+    told = (
+        f": a step takes {times(cost)} the time and commits {times(pair.tokens_factor)} the tokens"
+    )
+    level = pair.break_even
+    if level and level.reached_accept_length is not None:
+        told += f", accept length {level.reached_accept_length:.2f}"
+    return told
+
+
+def _wall(pair: PairResult) -> str:
+    """Said where the whole answer gains clearly less than its decode: prefill is in it."""
+    if pair.wall is None or pair.decode is None:
+        return ""
+    if abs(pair.wall.ratio - pair.decode.ratio) < 0.05:
+        return ""
+    return f" The whole answer, prefill included, takes {times(1 / pair.wall.ratio)} the time."
+
+
+def sureness(lead: Finding | None, open_checks: Sequence[str]) -> str:
+    if lead is None:
+        said = "no comparison behind it"
+    elif lead.basis == "one":
+        said = "one comparison: a direction, not a distribution"
+    elif lead.basis == "prompts":
+        said = f"{lead.scope}, over {lead.n} prompts"
+    else:
+        said = f"{lead.scope} ({lead.n} rounds)"
+    if open_checks:
+        said += f"; not settled here: {listed(list(dict.fromkeys(open_checks)))}"
+    return said
+
+
+def reversal(baseline: str, mode: str, rivals: Mapping[str, PairResult]) -> str:
+    told = []
+    for side, pair in rivals.items():
+        level = pair.break_even
+        if level is None or pair.decode is None:
+            continue
+        needed, reached = level.needed_tokens_per_step, level.reached_tokens_per_step
+        if side == mode:
+            told.append(
+                f"{baseline} would be the choice if a step of {side} committed fewer than "
+                f"{needed:.2f} tokens (here {reached:.2f})"
+            )
+        elif mode == baseline:
+            told.append(f"{side} would pay from {needed:.2f} tokens a step (here {reached:.2f})")
+    return "; ".join(told) or "other prompts, or more rounds"
+
+
+def why_regret(
+    best: str, losses: Mapping[str, tuple[float, str]], refused: Mapping[str, Sequence[str]]
+) -> str:
+    loss, cell = losses[best]
+    told = (
+        f"{best} is nowhere measurably behind the best mode."
+        if loss <= 1.0
+        else f"{best} loses least in its worst case: {times(loss)} slower than the best in {cell}."
+    )
+    for side, (other, where) in losses.items():
+        if side != best:
+            told += (
+                f" {side} is nowhere measurably behind either."
+                if other <= 1.0
+                else f" {side} is {times(other)} slower than the best in {where}."
+            )
+    for side, checks in refused.items():
+        told += f" {side} is out: it fails {listed(list(checks))}."
+    return told
+
+
+def regret_reversal(baseline: str, best: str, lead: Mapping[tuple[str, str], float]) -> str:
+    if best != baseline:
+        return f"a workload on which {best} falls behind {baseline}"
+    gains = [f"{side} in {cell}" for (side, cell), ratio in lead.items() if ratio > 1]
+    return f"mostly work of the kind that gains: {listed(gains)}" if gains else "other prompts"
+
+
+def _percent(margin: float) -> str:
+    return f"{margin * 100:.3g}%"

@@ -1,0 +1,165 @@
+"""The report as tables in a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from qualify.checks.verdict import Verdict
+from qualify.report import show
+from qualify.report.assemble import Report
+
+STYLES = {
+    "pass": "green",
+    "waived": "yellow",
+    "fail": "bold red",
+    "inconclusive": "yellow",
+    "not-run": "dim",
+    "ahead": "green",
+    "behind": "red",
+    "tied": "cyan",
+    "not enough data": "yellow",
+}
+WIDE = 110  # columns from which every figure has room
+_OUTCOME = {"qualified": "green", "not qualified": "red", "engine failed": "red"}
+
+
+def print_report(report: Report, console: Console | None = None) -> None:
+    """Print the outcome, the recommendation, the pairs, the cells and what did not pass."""
+    console = console or Console()
+    console.print(render(report, console.width))
+
+
+def render(report: Report, width: int = 100) -> RenderableType:
+    parts: list[RenderableType] = [_headline(report)]
+    if report.analysis.recommendation:
+        parts += ["", *_recommendation(report)]
+    for side, reference in dict.fromkeys((p.side, p.reference) for p in report.analysis.pairs):
+        title = f"{side}: times as fast as {reference} (decode, paired by prompt)"
+        parts += ["", _title(title), _pair(report, side, reference, wide=width >= WIDE)]
+    if report.analysis.sides:
+        title = "Cells: medians; TPOT is one user's, tok/s the whole server's"
+        parts += ["", _title(title), _cells(report, wide=width >= WIDE)]
+    parts += ["", _title("Checks"), _verdicts(report)]
+    return Group(*parts)
+
+
+def _title(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _headline(report: Report) -> RenderableType:
+    style = _OUTCOME.get(report.outcome.word, "yellow")
+    text = Text()
+    text.append(report.outcome.word.upper(), style=f"bold {style}")
+    text.append(f"  {report.outcome.sentence}")
+    return Panel(text, title=escape(report.run.id), border_style=style)
+
+
+def _table(*columns: str, figures: tuple[str, ...] = ()) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for column in figures:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _recommendation(report: Report) -> list[RenderableType]:
+    """A block a row, not a table: its reasons are sentences, and terminals are narrow."""
+    blocks: list[RenderableType] = [_title("Which mode")]
+    for row in report.analysis.recommendation:
+        line = Text(f"{row.cell or row.workload}: ")
+        line.append(row.mode or "none", style="bold green" if row.mode else "bold red")
+        if row.also:
+            line.append(f" (or {', '.join(row.also)})", style="cyan")
+        blocks += [
+            Padding(line, (0, 0, 0, 1)),
+            Padding(Text(row.why), (0, 0, 0, 4)),
+            Padding(Text(row.sure, style="dim"), (0, 0, 0, 4)),
+        ]
+    return blocks
+
+
+def _pair(report: Report, side: str, reference: str, *, wide: bool) -> Table:
+    more = ("step cost", "tokens/step", "whole answer") if wide else ()
+    table = _table(
+        "cell",
+        "outcome",
+        figures=("decode", "95% interval", *more),
+    )
+    for pair in report.analysis.pairs:
+        if (pair.side, pair.reference) != (side, reference):
+            continue
+        finding = pair.decode
+        outcome = finding.outcome if finding else (pair.refused or "not compared")
+        figures = [show.ratio(finding.ratio if finding else None), show.interval(finding)]
+        if wide:
+            figures += [
+                show.ratio(1 / pair.cycle_factor if pair.cycle_factor else None),
+                show.ratio(pair.tokens_factor),
+                show.ratio(pair.wall.ratio if pair.wall else None),
+            ]
+        table.add_row(escape(pair.cell), Text(outcome, style=STYLES.get(outcome, "")), *figures)
+    return table
+
+
+def _cells(report: Report, *, wide: bool) -> Table:
+    more = ("accept length", "in flight") if wide else ()
+    table = _table(
+        "cell",
+        "side",
+        figures=("n", "TTFT s", "TPOT ms", "cycle ms", "tok/step", "tok/s", *more),
+    )
+    previous = None
+    place = {cell: i for i, cell in enumerate(dict.fromkeys(s.cell for s in report.analysis.sides))}
+    for row in sorted(report.analysis.sides, key=lambda s: place[s.cell]):
+        spec, cycle = row.speculation, row.cycle
+        whole = row.counted == row.requests and row.requests > 0
+        figures: list[RenderableType] = [
+            Text(
+                f"{row.counted}" if whole else f"{row.counted}/{row.requests}",
+                "" if whole else "red",
+            ),
+            show.typical(row.ttft_s),
+            show.typical(row.tpot_ms),
+            show.number(cycle.cycle_ms if cycle else None),
+            show.number(cycle.tokens_per_step if cycle else None),
+            show.number(row.throughput_tok_s),
+        ]
+        if wide:
+            figures += [
+                show.number(spec.accept_length if spec else None),
+                show.number(row.average_concurrency, 2),
+            ]
+        name = escape(row.cell) if row.cell != previous else ""
+        table.add_row(name, escape(row.side), *figures)
+        previous = row.cell
+    return table
+
+
+def _verdicts(report: Report) -> RenderableType:
+    table = _table("check", "passed")
+    table.add_column("what did not pass", overflow="fold")
+    by_check: dict[str, list[Verdict]] = {}
+    for verdict in report.verdicts:
+        by_check.setdefault(verdict.check, []).append(verdict)
+    for name, found in by_check.items():
+        count = Counter(v.outcome for v in found)
+        open_ = [v for v in found if v.outcome != "pass"]
+        told = Text()
+        for verdict in open_[:4]:
+            told.append(verdict.outcome, style=STYLES[verdict.outcome])
+            told.append(f" {verdict.subject}: {verdict.sentence}\n")
+        if len(open_) > 4:
+            told.append(f"and {len(open_) - 4} more, see verdicts.json\n", style="dim")
+        told.rstrip()
+        table.add_row(name, f"{count['pass']}/{len(found)}", told)
+    return table
