@@ -219,15 +219,12 @@ class Engine:
             self._close()
 
     def _run_commands(self) -> None:
-        """Run what is asked; wait for a question when there is nothing else to do."""
-        while True:
-            try:
-                command = self._commands.get(block=self.scheduler.idle and not self._stopping)
-            except queue.Empty:
-                return
-            command.run()
-            if not self.scheduler.idle and self._commands.empty():
-                return
+        """Run what is asked; wait for the first question when there is nothing else to do."""
+        wait = self.scheduler.idle and self._flush is None
+        with contextlib.suppress(queue.Empty):
+            while not self._stopping:
+                self._commands.get(block=wait).run()
+                wait = False
 
     def _close(self) -> None:
         """Answer what was asked too late, so that nobody waits for ever."""

@@ -13,7 +13,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -53,13 +54,9 @@ async def _serve(settings: ServeSettings) -> tuple[int, bool]:
     stop = _Stop()
     stop.listen()
     try:
-        listener = _bind(settings.host, settings.port)
+        listener = bind(settings.host, settings.port)
     except OSError as error:
-        logger.error(
-            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Free the port "
-            "or choose another with --port (0 picks a free one)."
-        )
-        return 2, True
+        return _cannot_listen(settings, error), True
     with listener:
         try:
             tokenizer = Tokenizer.load(settings.model)
@@ -72,7 +69,18 @@ async def _serve(settings: ServeSettings) -> tuple[int, bool]:
             return 2, True
         state = ServerState(settings, engine, tokenizer, metrics)
         log_startup(settings, engine)
-        return await _listen(state, listener, stop)
+        try:
+            return await _listen(state, listener, stop)
+        except OSError as error:
+            return _cannot_listen(settings, error), await engine.stop(CLOSE_S)
+
+
+def _cannot_listen(settings: ServeSettings, error: OSError) -> int:
+    logger.error(
+        f"Cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. Free the "
+        "port or choose another with --port (0 picks a free one)."
+    )
+    return 2
 
 
 def _engine(settings: ServeSettings, tokenizer: Tokenizer, metrics: Metrics | None) -> Engine:
@@ -101,8 +109,11 @@ async def _listen(state: ServerState, listener: socket.socket, stop: _Stop) -> t
     )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.005)
+    up = asyncio.create_task(server.up.wait())
+    await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+    up.cancel()
+    if serving.done():
+        serving.result()
     host, port = listener.getsockname()[:2]
     logger.info(f"Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
     logger.info(logs.READY_LINE)
@@ -130,15 +141,17 @@ async def _drained(engine: Engine, timeout_s: float, stop: _Stop) -> None:
         await asyncio.sleep(0.02)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A TCP socket bound to an address and not yet listening. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because asyncio turns Nagle's delay off only where it reads TCP there;
+    # without it every event of a stream could come 40 ms late.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Bound but not listening: clients are refused until the model is there, and a port that a
+        # running server holds is noticed now rather than after loading.
         listener.bind((host, port))
-        # Bound but not listening: clients are refused until the model is there, and a second
-        # server on the same port fails now rather than after loading.
-        listener.set_inheritable(False)
     except OSError:
         listener.close()
         raise
@@ -172,9 +185,9 @@ class _Stop:
         """Until told to stop."""
         await self._told.wait()
 
-    async def unless_told(self, work: asyncio.Future[None] | object) -> bool:
+    async def unless_told(self, work: Coroutine[Any, Any, None]) -> bool:
         """Await `work`; False when told to stop first. Raises what `work` raises."""
-        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        task = asyncio.create_task(work)
         told = asyncio.create_task(self._told.wait())
         await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
@@ -189,6 +202,15 @@ class _Stop:
 
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which would end the process by the signal."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        self.up.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
