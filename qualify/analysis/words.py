@@ -119,14 +119,14 @@ def why_regret(
     told = (
         f"{best} is nowhere measurably behind the best mode."
         if loss <= 1.0
-        else f"{best} loses least in its worst case: {times(loss)} slower than the best in {cell}."
+        else f"{best} loses least where it is worst: {times(loss)} the time of the best in {cell}."
     )
     for side, (other, where) in losses.items():
         if side != best:
             told += (
                 f" {side} is nowhere measurably behind either."
                 if other <= 1.0
-                else f" {side} is {times(other)} slower than the best in {where}."
+                else f" {side} takes {times(other)} the time of the best in {where}."
             )
     for side, checks in refused.items():
         told += f" {side} is out: it fails {listed(list(checks))}."
