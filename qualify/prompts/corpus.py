@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
+from qualify.errors import UsageError
 from qualify.prompts.template import Message
 from qualify.prompts.tokens import Tokenizer
 
@@ -202,6 +203,13 @@ def _without_specials(corpus: Corpus, tokenizer: Tokenizer) -> tuple[Document, .
         parts = pattern.split(document.text) if pattern else [document.text]
         if len(parts) == 1:
             found.append(document)
+        elif corpus.whole and pattern:
+            word = pattern.search(document.text)
+            raise UsageError(
+                f"{corpus.source}, {document.name}: the control token {word and word[0]!r} "
+                "stands in the text.",
+                "Give messages and set `template: true`, so that the template writes such tokens.",
+            )
         else:
             found.extend(
                 Document(f"{document.name}#{i}", part)

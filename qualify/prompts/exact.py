@@ -3,158 +3,88 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import sys
 import zlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from qualify.errors import CellError, QualifyError
+from qualify.prompts.chat import fit_conversation
 from qualify.prompts.corpus import Ring, ring
-from qualify.prompts.draw import draw, spread
 from qualify.prompts.fit import Fitted, fit
 from qualify.prompts.frames import Frame, copy_frame, plain_frame, template_frame
-from qualify.prompts.heads import Heads, lane
+from qualify.prompts.heads import Heads
 from qualify.prompts.prompt import Prompt, PromptSpec
+from qualify.prompts.slices import Cut, Place, cut_slices
 from qualify.prompts.sources import open_source
 from qualify.prompts.tokens import Tokenizer
 
 REPETITIVE_RATIO = 0.2
 SHARED_LIMIT = 16
-# Parts of the loop of text from which each stream cuts: (start, width).
-_REGIONS = ((0.0, 0.5), (0.5, 0.25), (0.75, 0.125), (0.875, 0.125))
 
 
-def build(spec: PromptSpec, tokenizer: Tokenizer, corpora_root: Path | None = None) -> list[Prompt]:
+def build(
+    spec: PromptSpec,
+    tokenizer: Tokenizer,
+    corpora_root: Path | None = None,
+    *,
+    need_text: bool = False,
+) -> list[Prompt]:
     """The prompts of `spec`, in order of index (and of turn, in sessions).
 
     Each has exactly spec.tokens ids (BOS and template included) and a head of its own.
-    Equal arguments give equal prompts in any process. Raises UsageError for a bad source,
-    CellError where the source is too short or the shape cannot be built.
+    Equal arguments give equal prompts in any process. With `need_text` (an engine that takes
+    text only) a prompt whose text does not encode to N tokens is refused. Raises UsageError
+    for a bad source, CellError where it is too short or the shape cannot be built.
     """
     if spec.turns > 1:
         from qualify.prompts.sessions import build_sessions
 
-        return build_sessions(spec, tokenizer, corpora_root)
-    cut = cut_slices(spec, ring(open_source(spec.source, corpora_root), tokenizer), tokenizer)
-    shared = frame_tokens(spec, tokenizer)
-    prompts = [
-        as_prompt(spec, tokenizer, index, piece.fitted, repeated=piece.repeated, frame=shared)
-        for index, piece in enumerate(cut)
-    ]
+        prompts = build_sessions(spec, tokenizer, corpora_root)
+    else:
+        loop = ring(open_source(spec.source, corpora_root), tokenizer)
+        shared = frame_tokens(spec, tokenizer)
+        prompts = [
+            as_prompt(spec, tokenizer, i, s.fitted, repeated=s.repeated, frame=shared)
+            for i, s in enumerate(cut_slices(spec, loop, cutter(spec, loop, tokenizer)))
+        ]
     check_distinct(prompts)
-    return prompts
+    return [exact_text(p, tokenizer) for p in prompts] if need_text else prompts
 
 
-@dataclass(frozen=True)
-class Slice:
-    """One prompt's text and where the source stood after it (characters along the loop)."""
-
-    fitted: Fitted
-    end: int
-    repeated: bool
-
-
-def cut_slices(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> list[Slice]:
-    """Disjoint slices: spread over the stream's part of the text, or packed where it is short."""
-    if not loop.documents:
-        raise CellError(f"{spec.source} holds no text.", "Give another source.")
-    if not loop.corpus.whole:
-        found = _spread_out(spec, loop, tokenizer)
-        if found is not None:
-            return found
-    return _packed(spec, loop, tokenizer)
-
-
-def _region(spec: PromptSpec, loop: Ring) -> tuple[float, float]:
-    origin = draw("origin", spec.campaign, spec.workload, spec.tokens, spec.seed) / 2**64
-    start, width = _REGIONS[lane(spec.stream)]
-    return (origin + start) * loop.chars, width * loop.chars
-
-
-def _spread_out(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> list[Slice] | None:
-    start, width = _region(spec, loop)
-    gap = width / 2 ** math.ceil(math.log2(spec.count))
-    if spec.tokens > gap:  # a token is hardly ever less than a character
-        return None
+def cutter(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> Cut:
+    """How one prompt of `spec` is cut from a place in its source."""
     heads = Heads(spec, tokenizer)
-    found = []
-    for index in range(spec.count):
-        position = int(start + width * spread(index)) % loop.chars
-        document, offset = loop.paragraph(*loop.place(position))
-        fitted = _one(spec, loop, tokenizer, heads, index, (document, offset))
-        begin = loop.starts[document] + offset
-        if (begin - position) % loop.chars + fitted.chars > gap:
-            return None
-        found.append(Slice(fitted, begin + fitted.chars, False))
-    return found
+
+    def cut(index: int, place: Place, most_chars: float) -> Fitted | None:
+        def head(words: int) -> str:
+            return heads.text(index, words)
+
+        document, offset = place
+        if spec.template and loop.documents[document].messages:
+            return fit_conversation(spec, loop, tokenizer, head, document)
+        frame: Frame = plain_frame
+        if spec.template:
+            frame = template_frame(tokenizer, spec.thinking)
+        if spec.source == "corpora/copy":
+            frame = copy_frame(frame, _opening(spec, loop, tokenizer, place))
+        return fit(
+            frame,
+            head,
+            Heads.SHORT,
+            loop.read(document, offset, spec.tokens),
+            spec.tokens,
+            tokenizer,
+            most_chars=most_chars,
+        )
+
+    return cut
 
 
-def _packed(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> list[Slice]:
-    start = int(_region(spec, loop)[0]) % loop.chars
-    document, offset = loop.paragraph(*loop.place(start))
-    if loop.corpus.whole:
-        offset = 0
-    heads = Heads(spec, tokenizer)
-    used = 0
-    found = []
-    for index in range(spec.count):
-        fitted = _one(spec, loop, tokenizer, heads, index, (document, offset))
-        begin = loop.starts[document] + offset
-        end = begin + fitted.chars
-        if loop.corpus.whole:
-            last_used = loop.place(end - 1)[0]
-            document, offset = (last_used + 1) % len(loop.documents), 0
-        else:
-            document, offset = loop.word(*loop.place(end))
-        following = loop.starts[document] + offset
-        used += max(fitted.chars, (following - begin) % loop.chars)
-        if used > loop.chars and not spec.repeat:
-            raise too_short(spec, loop)
-        found.append(Slice(fitted, end, used > loop.chars))
-    return found
-
-
-def too_short(spec: PromptSpec, loop: Ring) -> CellError:
-    """The refusal of a source with too little text for the shape."""
-    total = loop.total_tokens()
-    each = max(1, total // spec.tokens)
-    need = spec.tokens * spec.count
-    return CellError(
-        f"{spec.source} has {total:,} tokens with this tokenizer; {spec.count} prompts of "
-        f"{spec.tokens:,} need {need:,} (at most {each if need > total else spec.count - 1} fit).",
-        "Ask for fewer or shorter prompts, give a larger source, or set `repeat: true`, "
-        "which labels the prompts repetitive.",
-    )
-
-
-def _one(
-    spec: PromptSpec,
-    loop: Ring,
-    tokenizer: Tokenizer,
-    heads: Heads,
-    index: int,
-    place: tuple[int, int],
-) -> Fitted:
-    frame: Frame = plain_frame
-    if spec.template:
-        frame = template_frame(tokenizer, spec.thinking)
-    if spec.source == "corpora/copy":
-        frame = copy_frame(frame, _opening(spec, loop, tokenizer, place))
-    return fit(
-        frame,
-        lambda words: heads.text(index, words),
-        Heads.SHORT,
-        loop.read(*place, spec.tokens),
-        spec.tokens,
-        tokenizer,
-    )
-
-
-def _opening(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer, place: tuple[int, int]) -> str:
+def _opening(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer, place: Place) -> str:
     """The first sixth of the document to be copied, up to the end of a word."""
     document, offset = place
     text = loop.documents[document].text[offset : offset + spec.tokens * 8]
@@ -203,6 +133,25 @@ def as_prompt(
     )
 
 
+def exact_text(prompt: Prompt, tokenizer: Tokenizer) -> Prompt:
+    """The prompt, if its text is proven to encode to exactly as many tokens as its ids.
+
+    Where it encodes to as many but other tokens, the ids become those of the text. Raises
+    CellError with the reason and the length that the text does reach.
+    """
+    if prompt.text_exact:
+        return prompt
+    ids = (*tokenizer.prefix, *tokenizer.encode(prompt.text), *tokenizer.suffix)
+    if len(ids) == len(prompt.ids):
+        return replace(prompt, ids=ids, sha256=ids_sha256(ids), text_exact=True)
+    raise CellError(
+        f"{prompt.id}: no text of exactly {len(prompt.ids):,} tokens was found for an engine that "
+        f"takes text only; this tokenizer does not encode its own output back to the same ids. "
+        f"The nearest reachable length is {len(ids):,}.",
+        f"Set tokens to {len(ids):,}, or use an engine that takes token ids.",
+    )
+
+
 def ids_sha256(ids: Sequence[int]) -> str:
     """SHA-256 over the ids as little-endian unsigned 32-bit integers."""
     packed = array("I", ids)
@@ -222,12 +171,18 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 def check_distinct(prompts: Sequence[Prompt]) -> None:
     """Raises QualifyError if two prompts share 16 leading tokens beyond frame and session.
 
-    In sorted order the longest shared prefix is between neighbours, so one pass is enough.
+    Give it all prompts of a plan: in sorted order the longest shared prefix is between
+    neighbours, so one pass is enough. Prompts of different streams may share none.
     """
-    first_turns = sorted((p for p in prompts if p.turn == 0), key=lambda p: p.ids)
-    for a, b in pairwise(first_turns):
+    opening = sorted((p for p in prompts if p.turn == 0), key=lambda p: p.ids)
+    for a, b in pairwise(opening):
+        if a.id == b.id and a.ids == b.ids:
+            continue  # the same prompt, measured again at another concurrency
         shared = common_prefix(a.ids, b.ids) - min(a.frame_tokens, b.frame_tokens)
-        if shared >= SHARED_LIMIT or a.ids == b.ids:
+        streams = {p.id.rsplit("/", 2)[0] + p.id.rsplit("/", 2)[1] for p in (a, b)}
+        same_workload = a.id.rsplit("/", 2)[0] == b.id.rsplit("/", 2)[0]
+        limit = 1 if len(streams) > 1 and same_workload else SHARED_LIMIT
+        if shared >= limit or a.ids == b.ids:
             raise QualifyError(
                 f"Prompts {a.id} and {b.id} share their first {shared} tokens.",
                 "Ask for longer prompts or fewer of them: short ones leave no room for a title.",

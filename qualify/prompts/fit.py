@@ -8,6 +8,7 @@ whole text, and nothing is called exact that was not counted.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -43,9 +44,12 @@ def fit(
     segments: Iterator[Segment],
     tokens: int,
     tokenizer: Tokenizer,
-) -> Fitted:
+    *,
+    most_chars: float = math.inf,
+) -> Fitted | None:
     """A prompt of `tokens` tokens: frame(head) around as much of `segments` as fits.
 
+    None, before the costly part, where that would use more than `most_chars` of the source.
     `head(k)` gives a head of k words. Raises CellError when the frame alone is too long,
     with the smallest shape that is possible.
     """
@@ -59,6 +63,8 @@ def fit(
     while have < room - overhead + 16:
         body.append(next(segments))
         have += len(body[-1].ids)
+    if sum(len(s.text) for s in body[:-1]) > most_chars:
+        return None
     body = _merged_end(body, have - (room - overhead))
     return _Cutter(frame, head, head_words, body, room, tokenizer).fitted()
 

@@ -25,6 +25,7 @@ class PromptSpec:
     template: bool = False  # apply the tokenizer's chat template
     thinking: bool | None = None
     repeat: bool = False  # may a source that is too short be repeated?
+    growth: int | None = None  # tokens each later turn adds, answer included; None: `tokens`
 
 
 @dataclass(frozen=True)
