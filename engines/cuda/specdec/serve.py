@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -67,7 +68,8 @@ async def _serve(settings: ServeSettings) -> tuple[int, bool]:
         except (SpecdecError, TokenizerError) as error:
             logger.error(str(error))
             return 2, True
-        state = ServerState(settings, engine, tokenizer, metrics)
+        port = listener.getsockname()[1]
+        state = ServerState(replace(settings, port=port), engine, tokenizer, metrics)
         log_startup(settings, engine)
         try:
             return await _listen(state, listener, stop)

@@ -357,3 +357,29 @@ def test_after_all_of_it_nothing_is_left_behind(live: Live) -> None:
     assert live.engine.scheduler.idle
     assert runner.pool.used_tokens == 0
     runner.pool.check_integrity()
+
+
+def test_a_long_list_of_rubbish_costs_no_more_than_its_first_entry() -> None:
+    import tracemalloc
+
+    from specdec.http.body import parse_json
+    from specdec.http.errors import ApiError
+    from specdec.http.schemas import GenerateBody
+
+    body = json.dumps({"input_ids": ["x"] * 300_000}).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError, match="input_ids"):
+            parse_json(body, GenerateBody)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 40_000_000
+
+
+@pytest.mark.parametrize("name", ["", "str", "list[int]", "constrained-str", "0", "a.b"])
+def test_an_unknown_field_with_an_odd_name_is_still_an_unknown_field(live: Live, name: str) -> None:
+    for body in ({name: 1, "text": "a"}, {"text": "a", "sampling_params": {name: 1}}):
+        message = refused(live, "/generate", json=body)
+        assert "Unknown field" in message
+        assert name in message

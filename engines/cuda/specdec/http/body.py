@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from specdec.http.errors import ApiError
+from specdec.http.sentences import sentence
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -75,30 +75,4 @@ def parse_json(body: bytes, schema: type[Schema]) -> Schema:
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        raise ApiError(400, _sentence(error.errors(include_url=False)[0], schema)) from error
-
-
-def _sentence(detail: ErrorDetails, schema: type[BaseModel]) -> str:
-    path = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        known = sorted(_fields_at(schema, detail["loc"][:-1]))
-        name = str(detail["loc"][-1])
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        return f"Unknown field '{path}'.{hint} Known fields: {', '.join(known)}."
-    if detail["type"] == "value_error":
-        message = str(detail.get("ctx", {}).get("error", detail["msg"]))
-        return f"Field '{path}': {message}" if path else message
-    return f"Field '{path}': {detail['msg']}."
-
-
-def _fields_at(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Names that the (nested) object at `loc` may have."""
-    current = schema
-    for part in loc:
-        field = current.model_fields.get(str(part))
-        nested = getattr(field.annotation, "__args__", (field.annotation,)) if field else ()
-        models = [kind for kind in nested if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        if models:
-            current = models[0]
-    return [field.alias or name for name, field in current.model_fields.items()]
+        raise ApiError(400, sentence(error.errors(include_url=False), schema)) from error

@@ -17,10 +17,15 @@ TopK = Annotated[int, Field(ge=-1, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 TokenCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
 TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
-TokenIds = Annotated[list[TokenId], Field(min_length=1)]
+# fail_fast: a long list of rubbish is refused at its first entry, not after a complaint for each.
+TokenIds = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
-Stop = StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None
-StopTokenIds = Annotated[list[TokenId], Field(max_length=MAX_STOP_STRINGS)] | None
+Stop = (
+    StopString
+    | Annotated[list[StopString], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)]
+    | None
+)
+StopTokenIds = Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None
 RequestId = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(min_length=1)]
 

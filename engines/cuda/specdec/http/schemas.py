@@ -66,7 +66,7 @@ class NativeSampling(Strict):
     min_new_tokens: int | None = None
     n: int | None = None
     stream_interval: int | None = None
-    stop_regex: str | list[str] | None = None
+    stop_regex: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     json_schema: str | dict[str, Any] | None = None
     regex: str | None = None
     ebnf: str | None = None
@@ -93,18 +93,26 @@ class GenerateBody(Strict):
         "lora_path": _NONE,
         "max_thinking_tokens": _NONE,
     }
-    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_BATCH)] | None = None
+    text: (
+        Text
+        | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
+        | None
+    ) = None
     input_ids: (
-        TokenIds | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_BATCH)] | None
+        TokenIds
+        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
+        | None
     ) = None
     sampling_params: (
         NativeSampling
-        | Annotated[list[NativeSampling], Field(min_length=1, max_length=MAX_BATCH)]
+        | Annotated[list[NativeSampling], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
         | None
     ) = None
     stream: bool | None = False
     rid: (
-        RequestId | Annotated[list[RequestId], Field(min_length=1, max_length=MAX_BATCH)] | None
+        RequestId
+        | Annotated[list[RequestId], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
+        | None
     ) = None
     return_logprob: bool | None = False
     return_text_in_logprobs: bool | None = False
@@ -117,7 +125,7 @@ class GenerateBody(Strict):
     audio_data: Any = None
     video_data: Any = None
     top_logprobs_num: TopLogprobs | None = 0
-    token_ids_logprob: list[int] | None = None
+    token_ids_logprob: Annotated[list[int], Field(fail_fast=True)] | None = None
     logprob_start_len: int | None = None
     return_hidden_states: bool | None = None
     extra_key: str | None = None
@@ -198,8 +206,8 @@ class CompletionBody(OpenAIBody):
     prompt: (
         Text
         | TokenIds
-        | Annotated[list[Text], Field(min_length=1, max_length=MAX_BATCH)]
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_BATCH)]
+        | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
+        | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1, max_length=MAX_BATCH)]
     )
     logprobs: TopLogprobs | None = None
     best_of: int | None = None
@@ -218,7 +226,7 @@ class Message(Strict):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)] | None = None
     name: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
@@ -236,7 +244,9 @@ class ChatBody(OpenAIBody):
         "reasoning_effort": _NONE,
         "return_hidden_states": _OFF,
     }
-    messages: Annotated[list[Message], Field(min_length=1, max_length=4096)] | None = None
+    messages: (
+        Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=4096)] | None
+    ) = None
     input_ids: TokenIds | None = None
     max_completion_tokens: TokenCount | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -264,9 +274,11 @@ class TokenizeBody(Strict):
     """`POST /tokenize`: a prompt, or a conversation through the chat template."""
 
     model: str | None = None
-    prompt: str | list[str] | None = None
+    prompt: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     text: str | None = None
-    messages: Annotated[list[Message], Field(min_length=1, max_length=4096)] | None = None
+    messages: (
+        Annotated[list[Message], Field(fail_fast=True, min_length=1, max_length=4096)] | None
+    ) = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = True
     add_special_tokens: bool | None = True
@@ -282,7 +294,10 @@ class DetokenizeBody(Strict):
     """`POST /detokenize`."""
 
     model: str | None = None
-    tokens: list[int] | list[list[int]]
+    tokens: (
+        Annotated[list[int], Field(fail_fast=True)]
+        | Annotated[list[list[int]], Field(fail_fast=True)]
+    )
     skip_special_tokens: bool | None = True
 
 
