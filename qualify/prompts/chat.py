@@ -30,14 +30,8 @@ def fit_conversation(
     is cut so that the whole has exactly spec.tokens tokens.
     """
     messages, used = _gathered(spec.tokens + _SPARE, loop, tokenizer, document, spec.thinking)
-    while True:
-        elastic = max(_cuttable(messages), key=lambda i: len(messages[i].content))
-        excess = _size(messages, tokenizer, spec.thinking) - spec.tokens
-        longest = tokenizer.encode(messages[elastic].content)
-        if excess + _SPARE < len(longest) or len(longest) < 2 * _SPARE:
-            break
-        half = messages[elastic].content[: len(messages[elastic].content) // 2].rstrip()
-        messages[elastic] = replace(messages[elastic], content=half)
+    elastic = max(_cuttable(messages), key=lambda i: len(messages[i].content))
+    _make_room(messages, elastic, spec, tokenizer)
     chars = sum(len(loop.documents[d].text) for d in used)
     fitted = fit(
         template_frame(tokenizer, spec.thinking, messages, elastic),
@@ -52,7 +46,23 @@ def fit_conversation(
 
 def _segments(content: str, loop: Ring, tokenizer: Tokenizer, last: int) -> Iterator[Segment]:
     yield Segment(content, array("I", tokenizer.encode(content)))
+    yield Segment("\n\n", array("I", tokenizer.encode("\n\n")))
     yield from loop.read((last + 1) % len(loop.documents), 0, 1)
+
+
+def _make_room(
+    messages: list[Message], elastic: int, spec: PromptSpec, tokenizer: Tokenizer
+) -> None:
+    """Halve the other messages, longest first, until the elastic one can make up the shape."""
+    while True:
+        size = _size(messages, tokenizer, spec.thinking)
+        fixed = size - len(tokenizer.encode(messages[elastic].content))
+        others = [i for i in _cuttable(messages) if i != elastic]
+        longest = max(others, key=lambda i: len(messages[i].content), default=elastic)
+        content = messages[longest].content
+        if fixed + 12 < spec.tokens or longest == elastic or len(content) < 2:
+            return
+        messages[longest] = replace(messages[longest], content=content[: len(content) // 2].strip())
 
 
 def _cuttable(messages: list[Message]) -> list[int]:

@@ -62,7 +62,13 @@ def template_frame(
 
     def arranged(head: str, system: bool, body: bool) -> list[Message]:
         if not body:
-            return [Message("user", head)]
+            # Still a system message: without one many templates write their own, the same
+            # in every prompt.
+            return (
+                [Message("system", head), Message("user", "?")]
+                if system
+                else [Message("user", head)]
+            )
         rest = conversation
         if system:
             own = ""

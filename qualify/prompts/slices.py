@@ -87,22 +87,19 @@ def _packed(spec: PromptSpec, loop: Ring, cut: Cut) -> list[Slice]:
         advance = (loop.starts[following[0]] + following[1] - begin) % loop.chars
         used += max(fitted.chars, advance)
         if used > loop.chars and not spec.repeat:
-            raise _too_short(spec, loop)
+            raise _too_short(spec, loop, index)
         found.append(Slice(fitted, (document, offset), used > loop.chars))
         document, offset = following
     return found
 
 
-def _too_short(spec: PromptSpec, loop: Ring) -> CellError:
-    total = loop.total_tokens()
-    what = f"{spec.source} has {total:,} tokens with this tokenizer"
+def _too_short(spec: PromptSpec, loop: Ring, possible: int) -> CellError:
+    total = f"{loop.total_tokens():,} tokens with this tokenizer"
     if loop.corpus.whole:
-        what += f" in {len(loop.documents):,} prompts"
-    need = f"{spec.count} prompts of {spec.tokens:,} need {spec.tokens * spec.count:,}"
-    if spec.turns > 1:
-        need = f"{spec.count} sessions of {spec.turns} turns need more"
+        total += f" in {len(loop.documents):,} prompts, each used once"
     return CellError(
-        f"{what}; {need}.",
+        f"{spec.source} has {total}; that is enough for {possible} of the {spec.count} prompts of "
+        f"{spec.tokens:,} tokens ({spec.tokens * spec.count:,} in all).",
         "Ask for fewer or shorter prompts, give a larger source, or set `repeat: true`, "
         "which labels the prompts repetitive.",
     )
