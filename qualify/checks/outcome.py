@@ -13,7 +13,7 @@ from qualify.records.run import Run
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """word: qualified | not qualified | inconclusive | engine failed | interrupted."""
+    """word: qualified | not qualified | inconclusive | engine failed."""
 
     word: str
     exit_code: ExitCode
@@ -24,8 +24,7 @@ class RunOutcome:
 
 def outcome_of(run: Run, verdicts: Sequence[Verdict]) -> RunOutcome:
     """0 every demanded verdict passes or is waived; 1 any fails; 4 none fails but one is
-    inconclusive or was not run; 3 the engine failed before anything could be judged; 130 the
-    run was interrupted (run.json says so) and nothing failed."""
+    inconclusive or was not run; 3 the engine failed before anything could be judged."""
     demanded = [v for v in verdicts if v.demanded]
     counts: Counter[str] = Counter(v.outcome for v in demanded)
     informing: Counter[str] = Counter(v.outcome for v in verdicts if not v.demanded)
@@ -47,10 +46,6 @@ def outcome_of(run: Run, verdicts: Sequence[Verdict]) -> RunOutcome:
             "not qualified",
             ExitCode.NOT_QUALIFIED,
             f"{len(failed)} of {len(demanded)} demanded verdicts fail ({names}).",
-        )
-    if run.meta.get("interrupted"):
-        return outcome(
-            "interrupted", ExitCode.INTERRUPTED, "The run was interrupted; resume continues it."
         )
     if not demanded:
         return outcome("inconclusive", ExitCode.INCONCLUSIVE, "Nothing could be judged.")
