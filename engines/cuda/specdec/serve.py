@@ -13,8 +13,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -32,14 +33,17 @@ from specdec.settings import ServeSettings
 from specdec.startup import log_startup
 from specdec.tokenizer import Tokenizer, TokenizerError
 
-CLOSE_S = 5.0
+CLOSE_S = 3.0
 
 
-def run(settings: ServeSettings) -> int:
-    """Serve until told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 refused."""
+def run(settings: ServeSettings, load_runner: Callable[[], DecodeRunner] | None = None) -> int:
+    """Serve until told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 refused.
+
+    `load_runner` is called in the engine's thread; None loads the checkpoint of the settings.
+    """
     logs.configure(settings.log_level)
     try:
-        code, clean = asyncio.run(_serve(settings))
+        code, clean = asyncio.run(_serve(settings, load_runner or partial(_load, settings)))
     except KeyboardInterrupt:
         return 0
     if not clean:
@@ -50,7 +54,9 @@ def run(settings: ServeSettings) -> int:
     return code
 
 
-async def _serve(settings: ServeSettings) -> tuple[int, bool]:
+async def _serve(
+    settings: ServeSettings, load_runner: Callable[[], DecodeRunner]
+) -> tuple[int, bool]:
     """(exit code, whether everything ended cleanly)."""
     stop = _Stop()
     stop.listen()
@@ -62,7 +68,7 @@ async def _serve(settings: ServeSettings) -> tuple[int, bool]:
         try:
             tokenizer = Tokenizer.load(settings.model)
             metrics = Metrics(settings.model_name) if settings.enable_metrics else None
-            engine = _engine(settings, tokenizer, metrics)
+            engine = _engine(settings, load_runner, tokenizer, metrics)
             if not await stop.unless_told(engine.start()):
                 return 0, False
         except (SpecdecError, TokenizerError) as error:
@@ -85,13 +91,19 @@ def _cannot_listen(settings: ServeSettings, error: OSError) -> int:
     return 2
 
 
-def _engine(settings: ServeSettings, tokenizer: Tokenizer, metrics: Metrics | None) -> Engine:
-    def load_runner() -> DecodeRunner:
-        # Imported in the engine's thread: the model library is heavy and only this thread uses it.
-        from specdec.runner import Runner
+def _load(settings: ServeSettings) -> DecodeRunner:
+    # Imported in the engine's thread: the model library is heavy and only this thread uses it.
+    from specdec.runner import Runner
 
-        return Runner.load(settings.model, settings.runner_options())
+    return Runner.load(settings.model, settings.runner_options())
 
+
+def _engine(
+    settings: ServeSettings,
+    load_runner: Callable[[], DecodeRunner],
+    tokenizer: Tokenizer,
+    metrics: Metrics | None,
+) -> Engine:
     reporter = Reporter(
         settings.decode_log_interval, histograms=metrics.histograms if metrics else None
     )
