@@ -11,7 +11,7 @@ SAMPLE_ONLY = "a starting point: it covers the measured workloads and nothing el
 
 
 def times(ratio: float) -> str:
-    return f"{ratio:.2f}x"
+    return f"{ratio:.2f}\u00d7"
 
 
 def interval(finding: Finding) -> str:
@@ -131,6 +131,20 @@ def why_regret(
     for side, checks in refused.items():
         told += f" {side} is out: it fails {listed(list(checks))}."
     return told
+
+
+def at_a_glance(choices: Sequence[tuple[str, str | None]]) -> str:
+    """(cell, mode) of every row -> which mode where, the rarer choice first."""
+    where: dict[str, list[str]] = {}
+    for cell, mode in choices:
+        where.setdefault(mode or "no recommendation", []).append(cell)
+    if not where:
+        return "Nothing was measured."
+    if len(where) == 1:
+        return f"{next(iter(where))} on every measured workload."
+    few = sorted(where.items(), key=lambda item: len(item[1]))
+    parts = [f"{mode} on {listed(cells)}" for mode, cells in few[:-1]]
+    return f"{'; '.join(parts)}; {few[-1][0]} on everything else that was measured."
 
 
 def regret_reversal(baseline: str, best: str, lead: Mapping[tuple[str, str], float]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from qualify.analysis import words
 from qualify.analysis.pairs import PairResult
 from qualify.analysis.sides import SideCell
 from qualify.checks.verdict import Verdict
@@ -58,6 +59,8 @@ def render_html(report: Report) -> str:
         outcome=report.outcome,
         style=style,
         style_hash=digest,
+        glance=glance(report),
+        scopes=sorted({p.decode.scope for p in report.analysis.pairs if p.decode}),
         comparisons=comparisons(report),
         cells=cells_by_id(report.analysis.sides),
         verdicts=by_check(report.verdicts),
@@ -69,6 +72,12 @@ def render_html(report: Report) -> str:
         curve=charts.curve,
         bars=charts.bars,
     )
+
+
+def glance(report: Report) -> str | None:
+    """Which mode where, in one sentence; None where nothing was measured."""
+    rows = [(r.cell, r.mode) for r in report.analysis.recommendation if r.cell is not None]
+    return words.at_a_glance(rows) if rows and report.run.measured() else None
 
 
 @dataclass(frozen=True)

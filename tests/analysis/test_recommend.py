@@ -59,7 +59,7 @@ def test_a_net_slowdown_is_told_with_its_reason() -> None:
     )
     row = rows["prose@256/c1"]
     assert row.mode == "target-only"
-    assert "0.83x" in row.why
+    assert "0.83\u00d7" in row.why
     assert "accept length 3.00" in row.why
     assert "dflash2 would pay from 3.60 tokens a step (here 3.00)" in row.reverse
 
@@ -96,7 +96,7 @@ def test_mixed_work_gets_the_mode_with_the_least_regret() -> None:
         Maker(sides={"target-only": target(), "ngram": copying()}, works=WORKS).build()
     )
     assert rows[MIXED].mode == "ngram"
-    assert "1.10x the time of the best in" in rows[MIXED].why
+    assert "1.10\u00d7 the time of the best in" in rows[MIXED].why
     slow, _ = rows_of(
         Maker(sides={"target-only": target(), "ngram": copying(36.0)}, works=WORKS).build()
     )
