@@ -16,6 +16,7 @@ from qualify.paths import cache_dir, engines_dir
 PLACEHOLDERS = frozenset(
     {"python", "engine_dir", "data_root", "model", "draft", "port", "host", "alias", "args"}
 )
+NOT_MEASURED = ("about", "rates", "validated")
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -163,8 +164,11 @@ class EngineSpec:
         return self.file.parent
 
     def identity(self) -> dict[str, Any]:
-        """The definition, JSON-ready and free of paths of this machine, for hashing."""
-        return self.raw
+        """The definition, JSON-ready and free of paths of this machine, for hashing.
+
+        Descriptions and rough rates change nothing that is measured and are left out.
+        """
+        return {k: _without(v, NOT_MEASURED) for k, v in self.raw.items() if k not in NOT_MEASURED}
 
 
 def engine_names(root: Path | None = None) -> list[str]:
@@ -272,6 +276,12 @@ def _check_placeholders(template: str, file: Path) -> None:
                 f"Did you mean {{{close[0]}}}?" if close else f"Known: {sorted(PLACEHOLDERS)}.",
                 file=str(file),
             )
+
+
+def _without(value: Any, keys: tuple[str, ...]) -> Any:
+    if isinstance(value, dict):
+        return {k: _without(v, keys) for k, v in value.items() if k not in keys}
+    return value
 
 
 def as_json(spec: EngineSpec) -> dict[str, Any]:
