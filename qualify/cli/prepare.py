@@ -38,7 +38,7 @@ def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) 
     campaign = loaded.campaign
     engine = load_engine(campaign.engine)
     chosen = parse_only(only)
-    sides = [s for s in all_sides(campaign, engine.default_profile)]
+    sides = all_sides(campaign, engine.default_profile)
     wanted = [s for s in sides if chosen.allows("mode", s.name)]
     resolved = {
         side.name: resolve(
@@ -57,7 +57,7 @@ def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) 
     plan = make_plan(
         campaign,
         engine,
-        origins=origins_of(campaign, engine, resolved),
+        origins=origins_of(campaign, engine, resolved, chosen),
         only=chosen,
         warnings=loaded.warnings,
         relaunch=not attached,

@@ -76,12 +76,15 @@ def _rates(folder: Path, plan: Plan, found: dict[tuple[str, str | None], Rates])
             continue
         first, last = timing.get("t_first_s"), timing.get("t_last_s")
         produced, n_first = usage.get("completion_tokens"), timing.get("n_first")
-        if None in (first, last, produced, n_first) or usage.get("cached_tokens"):
+        if usage.get("cached_tokens") or first is None or last is None:
             continue
-        numbers = (usage.get("prompt_tokens") or 0, first, produced - n_first, last - first)
-        sums[str(line["side"])] = [
-            a + b for a, b in zip(sums[str(line["side"])], numbers, strict=True)
-        ]
+        if produced is None or n_first is None:
+            continue
+        total = sums[str(line["side"])]
+        total[0] += usage.get("prompt_tokens") or 0
+        total[1] += first
+        total[2] += produced - n_first
+        total[3] += last - first
     profiles = {launch.side.name: launch.side.profile for launch in plan.launches}
     start_s = _start_s(folder)
     for side, (prefilled, prefill_s, decoded, decode_s) in sums.items():
