@@ -141,11 +141,15 @@ def decode_line(
 
 
 def retract_line(*, retracted: int, freed_tokens: int) -> str:
-    """Requests sent back to the queue because the pool was full."""
+    """Requests sent back to the queue because the pool was full.
+
+    The ratio is the share of its output budget that a request must find free to be admitted: none
+    at first, all of it once it has been sent back.
+    """
     return (
         f"KV cache pool is full. Retract requests. #retracted_reqs: {retracted}, "
         f"#new_tokens_gained: {freed_tokens}, #mamba_num_gained: {retracted}, "
-        "#new_token_ratio: 1.0000 -> 1.0000"
+        "#new_token_ratio: 0.0000 -> 1.0000"
     )
 
 

@@ -119,7 +119,6 @@ def test_generate_answers_with_ids_text_and_counts(live: Live, tokenizer: Tokeni
 
 def test_the_speculation_names_keep_their_meanings_and_the_integers_add_up(live: Live) -> None:
     meta = live.generate(input_ids=PROMPT, sampling_params=GREEDY)["meta_info"]
-    exact = meta["specdec"]
     verify, correct = meta["spec_verify_ct"], meta["spec_num_correct_drafts"]
     assert verify > 0
     assert correct > 0
@@ -128,16 +127,17 @@ def test_the_speculation_names_keep_their_meanings_and_the_integers_add_up(live:
     histogram = meta["spec_correct_drafts_histogram"]
     assert sum(histogram) == verify
     assert sum(index * count for index, count in enumerate(histogram)) == correct
-    assert (exact["V"], exact["C"]) == (verify, correct)
-    total = exact["N0"] + exact["C"] + exact["V"] + exact["T"] - exact["W"]
-    assert total == exact["N"] == 24
+    assert (meta["verify_steps"], meta["correct_drafts"]) == (verify, correct)
+    assert meta["correct_drafts_histogram"] == histogram
+    gained = meta["prefill_tokens"] + correct + verify + meta["plain_tokens"]
+    assert gained - meta["trimmed_tokens"] == meta["completion_tokens"] == 24
 
 
 def test_without_verification_there_are_no_speculation_names(live: Live) -> None:
     meta = live.generate(input_ids=PROMPT, sampling_params={**GREEDY, "max_new_tokens": 1})
     names = [name for name in meta["meta_info"] if name.startswith("spec_")]
     assert names == []
-    assert meta["meta_info"]["specdec"]["V"] == 0
+    assert meta["meta_info"]["verify_steps"] == 0
 
 
 def test_text_and_its_ids_are_the_same_prompt(live: Live, tokenizer: Tokenizer) -> None:
@@ -169,7 +169,7 @@ def test_a_stream_is_cumulative_and_has_one_event_for_each_step(live: Live) -> N
     assert counts[0] == 1
     assert counts == sorted(set(counts))
     meta = events[-1]["meta_info"]
-    assert len(events) == 1 + meta["specdec"]["V"] + meta["specdec"]["T"]
+    assert len(events) == 1 + meta["verify_steps"] + meta["plain_tokens"]
     assert "spec_verify_ct" in meta
     assert all("spec_verify_ct" not in event["meta_info"] for event in events[:-1])
     assert all(event["meta_info"]["finish_reason"] is None for event in events[:-1])
@@ -556,7 +556,7 @@ def test_a_chat_answer_may_carry_its_meta_info(live: Live) -> None:
     body = {"messages": CHAT, "max_tokens": 10, "temperature": 0, "return_meta_info": True}
     (choice,) = live.client.post("/v1/chat/completions", json=body).json()["choices"]
     assert choice["message"]["role"] == "assistant"
-    assert choice["meta_info"]["specdec"]["N0"] == 1
+    assert choice["meta_info"]["prefill_tokens"] == 1
 
 
 def test_a_chat_without_a_limit_may_fill_the_context(live: Live) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from specdec.job import Delta
@@ -24,7 +25,7 @@ def meta_info(rid: str, delta: Delta) -> dict[str, Any]:
 
     The `spec_*` names keep SGLang's meanings, so `spec_accept_length` is N/V (prefill's token and
     plain tokens included) and not the canonical 1 + C/V; they are absent where nothing was
-    verified. `specdec` holds the exact integers in every mode.
+    verified. The exact integers of `exact_counts` come in every mode.
     """
     meta: dict[str, Any] = {
         "id": rid,
@@ -40,7 +41,7 @@ def meta_info(rid: str, delta: Delta) -> dict[str, Any]:
     }
     if delta.counters is not None:
         meta.update(spec_tokens_details(delta.counters, delta.completion_tokens) or {})
-        meta["specdec"] = exact_counts(delta)
+        meta.update(exact_counts(delta))
     if delta.timing is not None:
         meta["e2e_latency"] = delta.timing.finished_s - delta.timing.received_s
     return meta
@@ -62,28 +63,19 @@ def spec_tokens_details(counters: Counters, completion_tokens: int) -> dict[str,
 
 
 def exact_counts(delta: Delta) -> dict[str, Any]:
-    """The counts of `request.Counters` by their letters, and seconds; N = N0 + C + V + T - W."""
+    """The counts of `request.Counters` under their own names, and seconds.
+
+    completion_tokens = prefill_tokens + correct_drafts + verify_steps + plain_tokens
+    - trimmed_tokens. `queue_s` and `first_token_s` are counted from receipt.
+    """
     counters, timing = delta.counters, delta.timing
     assert counters is not None
     assert timing is not None
+    names = [f.name for f in fields(counters) if f.name not in ("retractions", "correct_histogram")]
     admitted_s, first_s = timing.admitted_s, timing.first_token_s
     return {
-        "V": counters.verify_steps,
-        "P": counters.proposed_drafts,
-        "C": counters.correct_drafts,
-        "T": counters.plain_tokens,
-        "W": counters.trimmed_tokens,
-        "N0": counters.prefill_tokens,
-        "N": delta.completion_tokens,
+        **{name: getattr(counters, name) for name in names},
         "correct_drafts_histogram": list(counters.correct_histogram),
-        "rollbacks": counters.rollbacks,
-        "replayed_tokens": counters.replayed_tokens,
-        "nonfinite_draft_logits": counters.nonfinite_draft_logits,
-        "prefill_s": counters.prefill_s,
-        "priming_s": counters.priming_s,
-        "draft_s": counters.draft_s,
-        "verify_s": counters.verify_s,
-        "replay_s": counters.replay_s,
         "queue_s": None if admitted_s is None else admitted_s - timing.received_s,
         "first_token_s": None if first_s is None else first_s - timing.received_s,
     }
@@ -93,7 +85,7 @@ def logprob_fields(
     token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], top: int
 ) -> dict[str, Any]:
     """`output_token_logprobs` as SGLang writes them: [logprob, token id, text or null]."""
-    fields: dict[str, Any] = {
+    written: dict[str, Any] = {
         "input_token_logprobs": [],
         "output_token_logprobs": [
             [entry.logprob, token, None] for token, entry in zip(token_ids, logprobs, strict=True)
@@ -101,11 +93,11 @@ def logprob_fields(
         "output_token_logprobs_length": len(token_ids),
     }
     if top:
-        fields["input_top_logprobs"] = []
-        fields["output_top_logprobs"] = [
+        written["input_top_logprobs"] = []
+        written["output_top_logprobs"] = [
             [[logprob, token, None] for token, logprob in entry.top] for entry in logprobs
         ]
-    return fields
+    return written
 
 
 def usage(deltas: list[Delta], cache_report: bool) -> dict[str, Any]:
@@ -124,9 +116,9 @@ def usage(deltas: list[Delta], cache_report: bool) -> dict[str, Any]:
 
 def sglext(delta: Delta, *, cached: bool, spec: bool) -> dict[str, Any] | None:
     """SGLang's extension object for the OpenAI-style routes; None when nothing was asked."""
-    fields: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
     if cached:
-        fields["cached_tokens_details"] = {"device": delta.cached_tokens, "host": 0}
+        asked["cached_tokens_details"] = {"device": delta.cached_tokens, "host": 0}
     if spec and delta.counters is not None:
-        fields["spec_tokens_details"] = spec_tokens_details(delta.counters, delta.completion_tokens)
-    return fields or None
+        asked["spec_tokens_details"] = spec_tokens_details(delta.counters, delta.completion_tokens)
+    return asked or None
