@@ -1,0 +1,138 @@
+"""Grouped-query attention with an output gate over the KV pool.
+
+The rows of one KV block of positions go together, over all KV rows to the block's end. Query heads
+that share a KV head are stacked as extra rows of one product, and the row count is padded to a
+multiple of ``ROW_MULTIPLE`` in windows aligned to absolute positions, so that the products inside
+have shapes whose rows do not depend on their number (``numerics.py`` checks it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Seq
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec.config import ModelConfig
+from specdec.layers.linear import Products, Projection
+from specdec.layers.norm import rms_norm
+from specdec.layers.pointwise import sigmoid
+from specdec.layers.rope import RopeTable
+from specdec.plan import KV_BLOCK, AttentionJob
+from specdec.state import KvState
+
+ROW_MULTIPLE = 8
+
+
+class CausalMask:
+    """Additive masks, cut from one table: the row at place o of a KV block sees everything before
+    the block and o + 1 of its rows. The table is [KV_BLOCK * group, width] and grows as needed."""
+
+    def __init__(self, group: int, device: torch.device) -> None:
+        self._group = group
+        self._device = device
+        self._table = torch.empty(0, 0, device=device)
+
+    def cut(self, first: int, stop: int, width: int) -> Tensor:
+        """Rows of places ``first`` to ``stop - 1``, each repeated for its group."""
+        if width > self._table.shape[-1]:
+            self._grow(1 << (width - 1).bit_length())
+        whole = self._table.shape[-1]
+        return self._table[first * self._group : stop * self._group, whole - width :]
+
+    def _grow(self, width: int) -> None:
+        table = torch.zeros(KV_BLOCK, width, device=self._device)
+        table[:, -KV_BLOCK:] = torch.full((KV_BLOCK, KV_BLOCK), -math.inf).triu(1)
+        self._table = table.repeat_interleave(self._group, 0)
+
+
+class Attention:
+    """One layer's projections and norms; stateless, the rows live in a ``KvState``.
+
+    ``weights``: q_proj [heads * 2 * head_dim, hidden] (per head query then gate), k_proj, v_proj,
+    o_proj, q_norm and k_norm (offsets from one).
+    """
+
+    def __init__(
+        self, config: ModelConfig, weights: dict[str, Tensor], products: Products, rope: RopeTable
+    ) -> None:
+        self._heads = config.num_attention_heads
+        self._kv_heads = config.num_key_value_heads
+        self._dim = config.head_dim
+        self._group = self._heads // self._kv_heads
+        self._eps = config.rms_norm_eps
+        self._rope = rope
+        # Rows of one product are window * group.
+        self._window = ROW_MULTIPLE // math.gcd(ROW_MULTIPLE, self._group)
+        paired = weights["q_proj"].view(self._heads, 2, self._dim, config.hidden_size)
+        query, gate = (paired[:, i].reshape(-1, config.hidden_size) for i in (0, 1))
+        fused = torch.cat((query, weights["k_proj"], weights["v_proj"], gate))
+        self._project = Projection(fused, products)
+        self._out = Projection(weights["o_proj"], products)
+        gammas = [weights["q_norm"] + 1.0] * self._heads + [
+            weights["k_norm"] + 1.0
+        ] * self._kv_heads
+        self._gammas = torch.stack(gammas)
+
+    def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """[rows, hidden] to queries [rows, heads, dim], keys, values [rows, KV heads, dim], and
+        gates [rows, heads * dim]."""
+        rows, heads, kv_heads, dim = x.shape[0], self._heads, self._kv_heads, self._dim
+        y = self._project(x)
+        split = (heads + kv_heads) * dim
+        both = rms_norm(y[:, :split].view(rows, heads + kv_heads, dim), None, self._eps)
+        both = self._rope.rotate_(both.mul_(self._gammas), cos, sin)
+        values = y[:, split : split + kv_heads * dim].view(rows, kv_heads, dim)
+        return both[:, :heads], both[:, heads:], values, y[:, split + kv_heads * dim :]
+
+    def attend(
+        self,
+        queries: Tensor,
+        gates: Tensor,
+        jobs: Seq[AttentionJob],
+        kv: KvState,
+        mask: CausalMask,
+    ) -> Tensor:
+        """The gated attention output [rows, hidden] of queries [rows, heads, dim]."""
+        pieces = [self._one(queries, job, kv, mask) for job in jobs]
+        mixed = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        return self._out(sigmoid(gates) * mixed)
+
+    def _one(self, queries: Tensor, job: AttentionJob, kv: KvState, mask: CausalMask) -> Tensor:
+        window = self._window
+        before = job.offset % window
+        padded = -(-(before + job.rows) // window) * window
+        rows = queries[job.first : job.first + job.rows]
+        if padded != job.rows:
+            rows = F.pad(rows, (0, 0, 0, 0, before, padded - before - job.rows))
+        # [rows, KV heads, group, dim] to [1, KV heads, rows * group, dim]
+        stacked = rows.view(padded, self._kv_heads, self._group, self._dim).transpose(0, 1)
+        stacked = stacked.reshape(1, self._kv_heads, padded * self._group, self._dim)
+        keys, values = kv_view(kv, job)
+        start = job.offset - before
+        out = F.scaled_dot_product_attention(
+            stacked,
+            keys.transpose(0, 1).unsqueeze(0),
+            values.transpose(0, 1).unsqueeze(0),
+            attn_mask=mask.cut(start, start + padded, job.width),
+        )
+        out = out.view(self._kv_heads, padded, self._group, self._dim)
+        out = out[:, before : before + job.rows].transpose(0, 1)
+        return out.reshape(job.rows, self._heads * self._dim)
+
+
+def kv_view(kv: KvState, job: AttentionJob) -> tuple[Tensor, Tensor]:
+    """Keys and values of the job's first ``width`` positions, [width, KV heads, dim] each.
+
+    A view when the sequence's pages lie in one run, else a gathered copy of the same values.
+    """
+    if job.run_start is not None:
+        stop = job.run_start + job.width
+        return kv.keys[job.run_start : stop], kv.values[job.run_start : stop]
+    assert job.page_index is not None
+    heads, dim = kv.keys.shape[1:]
+    pages = [t.view(-1, job.page_size, heads, dim) for t in (kv.keys, kv.values)]
+    keys, values = (t.index_select(0, job.page_index).flatten(0, 1)[: job.width] for t in pages)
+    return keys, values

@@ -1,0 +1,122 @@
+"""The target: embedding, hybrid layers, final norm and head."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec.config import LINEAR, ModelConfig
+from specdec.layers.attention import Attention, CausalMask
+from specdec.layers.deltanet import DeltaNet
+from specdec.layers.linear import Products, Projection
+from specdec.layers.mlp import Mlp
+from specdec.layers.norm import rms_norm
+from specdec.layers.rope import RopeTable
+from specdec.plan import Pass
+from specdec.state import DeltaState, KvState, ModelState
+
+
+class Shared:
+    """What the target and its drafter have in common: embedding, head, rotary table, mask."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        tensors: dict[str, Tensor],
+        products: Products,
+        context_length: int,
+        device: torch.device,
+    ) -> None:
+        self.embedding = tensors["embed_tokens.weight"]
+        head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
+        self.head = Projection(head, products)
+        self.rope = RopeTable(context_length, config.rotary_dim, config.rope_theta, device)
+        self.mask = CausalMask(config.num_attention_heads // config.num_key_value_heads, device)
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """[rows] to [rows, hidden]."""
+        return F.embedding(token_ids, self.embedding)
+
+
+class Shell:
+    """What stands around a mixer: two norms and the MLP."""
+
+    def __init__(self, config: ModelConfig, weights: dict[str, Tensor], products: Products) -> None:
+        self._eps = config.rms_norm_eps
+        self._before = weights["input_layernorm.weight"] + 1.0
+        self._between = weights["post_attention_layernorm.weight"] + 1.0
+        self._mlp = Mlp(
+            weights["mlp.gate_proj.weight"],
+            weights["mlp.up_proj.weight"],
+            weights["mlp.down_proj.weight"],
+            products,
+        )
+
+    def enter(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self._before, self._eps)
+
+    def leave(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Add the mixer's output and the MLP's: [rows, hidden]."""
+        x = x + mixed
+        return x + self._mlp(rms_norm(x, self._between, self._eps))
+
+
+class Target:
+    """The whole target. Stateless: a ``ModelState`` holds what it remembers."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        tensors: dict[str, Tensor],
+        products: Products,
+        shared: Shared,
+    ) -> None:
+        self._eps = config.rms_norm_eps
+        self._shared = shared
+        self._norm = tensors["norm.weight"] + 1.0
+        self._layers: list[tuple[Shell, DeltaNet | Attention]] = []
+        for index, kind in enumerate(config.layer_types):
+            weights = part(tensors, f"layers.{index}.")
+            mixer = (
+                DeltaNet(config, mixer_weights(weights, "linear_attn."), products)
+                if kind == LINEAR
+                else Attention(config, mixer_weights(weights, "self_attn."), products, shared.rope)
+            )
+            self._layers.append((Shell(config, weights, products), mixer))
+
+    def hidden(self, plan: Pass, state: ModelState) -> Tensor:
+        """Run a pass: final-normalised hidden rows [rows, hidden]; ``state`` moves on."""
+        shared = self._shared
+        x = shared.embed(plan.token_ids)
+        cos, sin = shared.rope.rows(plan.positions)
+        for (shell, mixer), memory in zip(self._layers, state.layers, strict=True):
+            entered = shell.enter(x)
+            if isinstance(mixer, DeltaNet):
+                assert isinstance(memory, DeltaState)
+                mixed = mixer(entered, plan, memory)
+            else:
+                assert isinstance(memory, KvState)
+                queries, keys, values, gates = mixer.project(entered, cos, sin)
+                memory.write(plan.kv_rows, keys, values)
+                mixed = mixer.attend(queries, gates, plan.attention, memory, shared.mask)
+            x = shell.leave(x, mixed)
+        return rms_norm(x, self._norm, self._eps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, hidden] (final-normalised) to [rows, vocabulary]."""
+        return self._shared.head(hidden)
+
+
+def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors under a prefix, named without it."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def mixer_weights(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """A mixer's tensors by bare name: ``q_proj``, ``A_log``, …"""
+    return {name.removesuffix(".weight"): t for name, t in part(weights, prefix).items()}

@@ -1,0 +1,113 @@
+"""Everything the engine remembers of running sequences, and nothing else does.
+
+Rollback costs nothing here. KV rows and convolution rows of a rejected draft lie beyond the
+sequence's position and are overwritten by the next pass; the recurrent state is only stored at
+block edges, in two buffers that take turns, and a pass never touches the buffer of the block it
+starts in. So forgetting rejected rows is forgetting to count them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec.config import FULL, LINEAR, ModelConfig
+from specdec.layers.pointwise import padded_lanes
+from specdec.plan import BLOCK
+
+
+@dataclass(frozen=True)
+class DeltaState:
+    """One Gated DeltaNet layer's memory of all slots, two buffers each (block number parity).
+
+    ``matrix``: [slots, 2, value heads, key dim, value dim], the state before the block, FP32.
+    ``rows``: [slots, 2, taps + BLOCK, width], the raw rows of q, k, v and the two gates: first
+    the ``taps`` rows before the block (for the convolution), then the block's own.
+    """
+
+    matrix: Tensor
+    rows: Tensor
+
+    def clear_slot(self, slot: int) -> None:
+        """Before the first token: a zero state and zero convolution tail in block 0's buffer."""
+        self.matrix[slot].zero_()
+        self.rows[slot].zero_()
+
+
+@dataclass(frozen=True)
+class KvState:
+    """One full-attention layer's rows of the pool: [pool rows, KV heads, head dim] each."""
+
+    keys: Tensor
+    values: Tensor
+
+    def write(self, rows: Tensor, keys: Tensor, values: Tensor) -> None:
+        self.keys.index_copy_(0, rows, keys)
+        self.values.index_copy_(0, rows, values)
+
+
+class ModelState:
+    """KV rows of the pool and the recurrent state of every slot; the MTP layer's KV rows are last.
+
+    ``layers[i]`` is the state of target layer i; ``drafter`` that of the MTP layer, if any.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        slots: int,
+        pool_rows: int,
+        with_drafter: bool,
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.layers: list[DeltaState | KvState] = [
+            _delta(config, slots, device) if kind == LINEAR else _kv(config, pool_rows, device)
+            for kind in config.layer_types
+        ]
+        self.drafter = _kv(config, pool_rows, device) if with_drafter else None
+
+    def clear_slot(self, slot: int) -> None:
+        for layer in self.layers:
+            if isinstance(layer, DeltaState):
+                layer.clear_slot(slot)
+
+    def clear_rows(self, first: int, stop: int) -> None:
+        """Zero rows of the pool: a masked row still meets a zero weight, which a NaN survives."""
+        for layer in (*self.layers, self.drafter):
+            if isinstance(layer, KvState):
+                layer.keys[first:stop].zero_()
+                layer.values[first:stop].zero_()
+
+
+def kv_bytes_per_token(config: ModelConfig, with_drafter: bool) -> int:
+    """FP32 keys and values of all full-attention layers, the drafter's among them."""
+    layers = config.layer_types.count(FULL) + int(with_drafter)
+    return layers * config.num_key_value_heads * config.head_dim * 2 * 4
+
+
+def state_bytes_per_slot(config: ModelConfig) -> int:
+    """FP32 bytes of one slot's recurrent state and convolution rows, both buffers."""
+    matrix = config.linear_value_heads * config.linear_key_dim * config.linear_value_dim
+    rows = (config.conv_kernel - 1 + BLOCK) * _row_width(config)
+    return config.layer_types.count(LINEAR) * 2 * 4 * (matrix + rows)
+
+
+def _row_width(config: ModelConfig) -> int:
+    return config.conv_width + 2 * padded_lanes(config.linear_value_heads)
+
+
+def _delta(config: ModelConfig, slots: int, device: torch.device) -> DeltaState:
+    heads = (config.linear_value_heads, config.linear_key_dim, config.linear_value_dim)
+    rows = (config.conv_kernel - 1 + BLOCK, _row_width(config))
+    return DeltaState(
+        torch.zeros((slots, 2, *heads), device=device),
+        torch.zeros((slots, 2, *rows), device=device),
+    )
+
+
+def _kv(config: ModelConfig, pool_rows: int, device: torch.device) -> KvState:
+    shape = (pool_rows, config.num_key_value_heads, config.head_dim)
+    return KvState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))

@@ -1,0 +1,219 @@
+"""Read a checkpoint strictly, or say which tensor is at fault.
+
+Speculation hides a broken drafter: the output stays right and only the acceptance dies. So nothing
+is skipped, guessed or filled in here. A missing, unexpected, misshapen, wrongly typed, non-finite
+or all-zero tensor stops the load and is named, the drafter's like the target's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec.config import ModelConfig, read_config
+from specdec.errors import CheckpointError
+from specdec.layers.quant import dequantize, scale_shape
+from specdec.shards import FP8, Shards, Stored, is_float, is_trained
+from specdec.tensors import Expected, expected_tensors
+
+PREFIXES = ("model.language_model.", "model.")
+VISION = ("model.visual.", "visual.")
+SCALE = "_scale_inv"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What a checkpoint holds and what is wrong with it."""
+
+    path: Path
+    architecture: str
+    tensors: int
+    parameters: int
+    quantized_modules: int
+    drafter_tensors: int
+    vision_tensors: int
+    tied: bool
+    dtypes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that passed: its shapes, its tensors in FP32 by canonical name, the report."""
+
+    config: ModelConfig
+    tensors: dict[str, Tensor]
+    report: AuditReport
+
+
+def audit(model_dir: Path) -> AuditReport:
+    """Check a checkpoint whole and report; raises CheckpointError only if it cannot be opened."""
+    return _read(model_dir)[2]
+
+
+def load_checkpoint(model_dir: Path) -> Checkpoint:
+    """Read a checkpoint into FP32 on the CPU. Raises CheckpointError that names every fault."""
+    config, tensors, report = _read(model_dir)
+    if not report.ok:
+        raise CheckpointError(
+            f"{model_dir} is not a checkpoint to serve:",
+            "Fetch or export it again; `specdec audit` repeats this check.",
+            report.problems,
+        )
+    return Checkpoint(config, tensors, report)
+
+
+def canonical_name(stored: str) -> str:
+    """A stored name without its model prefix."""
+    for prefix in PREFIXES:
+        if stored.startswith(prefix):
+            return stored.removeprefix(prefix)
+    return stored
+
+
+def _read(model_dir: Path) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]:
+    config = read_config(model_dir)
+    shards = Shards(model_dir)
+    problems = list(shards.problems)
+    vision = [name for name in shards.stored if name.startswith(VISION)]
+    if vision and not config.has_vision:
+        problems += [f"{name}: unexpected, config.json declares no vision tower" for name in vision]
+    by_name: dict[str, Stored] = {}
+    for name, stored in shards.stored.items():
+        if name in vision:
+            continue
+        canonical = canonical_name(name)
+        if canonical in by_name:
+            problems.append(f"{name}: the same tensor as {by_name[canonical].name}")
+        by_name[canonical] = stored
+    reader = _Reader(config, shards, by_name, problems)
+    for expected in expected_tensors(config):
+        reader.take(expected)
+    reader.finish()
+    report = AuditReport(
+        model_dir,
+        config.architecture,
+        len(by_name),
+        sum(tensor.numel() for tensor in reader.tensors.values()),
+        reader.quantized,
+        sum(name.startswith("mtp.") for name in by_name),
+        len(vision),
+        config.tied,
+        tuple(sorted({stored.dtype for stored in by_name.values()})),
+        tuple(problems),
+    )
+    return config, reader.tensors, report
+
+
+class _Reader:
+    """Takes the expected tensors one by one; what nobody took is unexpected."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        shards: Shards,
+        by_name: dict[str, Stored],
+        problems: list[str],
+    ) -> None:
+        self._config = config
+        self._shards = shards
+        self._left = dict(by_name)
+        self._problems = problems
+        self.tensors: dict[str, Tensor] = {}
+        self.quantized = 0
+
+    def take(self, expected: Expected) -> None:
+        stored = self._left.pop(expected.name, None)
+        if stored is None:
+            self._problems.append(
+                f"{expected.name}: missing, expected shape {list(expected.shape)}"
+            )
+            return
+        if stored.shape != expected.shape or not (is_float(stored.dtype) or stored.dtype == FP8):
+            self._problems.append(
+                f"{stored.name}: expected shape {list(expected.shape)} in BF16, F16, F32 or "
+                f"{FP8}, found shape {list(stored.shape)} in {stored.dtype}"
+            )
+            return
+        values = self._values(expected, stored)
+        if values is None:
+            return
+        finite, nonzero = is_trained(values)
+        if not finite:
+            self._problems.append(f"{stored.name}: holds values that are not finite")
+        elif not nonzero and not expected.may_be_zero:
+            self._problems.append(f"{stored.name}: all zero, so it was never trained or written")
+        self.tensors[expected.name] = values
+
+    def finish(self) -> None:
+        """Name what is left over."""
+        tied_head = self._left.pop("lm_head.weight", None) if self._config.tied else None
+        embedding = self.tensors.get("embed_tokens.weight")
+        if tied_head is not None and embedding is not None:
+            head = self._shards.tensor(tied_head.name).to(torch.float32)
+            if not torch.equal(head, embedding):
+                self._problems.append(
+                    f"{tied_head.name}: unexpected, config.json ties the head to the embedding "
+                    "and the two differ"
+                )
+        for stored in self._left.values():
+            self._problems.append(
+                f"{stored.name}: unexpected, shape {list(stored.shape)} in {stored.dtype}"
+            )
+
+    def _values(self, expected: Expected, stored: Stored) -> Tensor | None:
+        rule = self._config.quantization
+        module = expected.name.removesuffix(".weight")
+        quantizable = rule is not None and expected.linear
+        excluded = rule is None or is_excluded(module, rule.excluded)
+        if stored.dtype != FP8:
+            if quantizable and not excluded and not module.startswith("mtp."):
+                self._problems.append(
+                    f"{stored.name}: expected {FP8} with scales, found {stored.dtype}; "
+                    "it is not among modules_to_not_convert"
+                )
+                return None
+            return self._shards.tensor(stored.name).to(torch.float32)
+        if rule is None or not quantizable or excluded:
+            self._problems.append(
+                f"{stored.name}: found {FP8}, but config.json does not quantise this module"
+            )
+            return None
+        return self._dequantized(expected, stored, rule.block)
+
+    def _dequantized(
+        self, expected: Expected, stored: Stored, block: tuple[int, int]
+    ) -> Tensor | None:
+        scale = self._left.pop(expected.name + SCALE, None)
+        shape = scale_shape((expected.shape[0], expected.shape[1]), block)
+        if scale is None or scale.shape != shape or not is_float(scale.dtype):
+            found = f"found shape {list(scale.shape)} in {scale.dtype}" if scale else "missing"
+            self._problems.append(f"{stored.name}{SCALE}: expected shape {list(shape)}, {found}")
+            return None
+        scales = self._shards.tensor(scale.name)
+        if not all(is_trained(scales)):
+            self._problems.append(f"{scale.name}: all zero or not finite")
+        self.quantized += 1
+        return dequantize(self._shards.tensor(stored.name), scales, block)
+
+
+def is_excluded(module: str, excluded: tuple[str, ...]) -> bool:
+    """Whether a module (canonical name) is covered by an entry of modules_to_not_convert: its
+    name, a parent, a bare last part, or ``re:`` and a pattern."""
+    for entry in excluded:
+        if entry.startswith("re:"):
+            if re.search(entry[3:], module):
+                return True
+            continue
+        name = canonical_name(entry)
+        if module == name or module.startswith(name + ".") or module.split(".")[-1] == name:
+            return True
+    return False
