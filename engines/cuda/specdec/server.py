@@ -24,7 +24,7 @@ from specdec.request import Phase
 Endpoint = Callable[[Request], Awaitable[Any]]
 
 # (path, methods, endpoint); the get_* names are SGLang's older ones.
-_ROUTES: tuple[tuple[str, tuple[str, ...], Endpoint], ...] = (
+ROUTES: tuple[tuple[str, tuple[str, ...], Endpoint], ...] = (
     ("/health", ("GET",), control.ready),
     ("/ready", ("GET",), control.ready),
     ("/health_generate", ("GET",), control.health_generate),
@@ -53,7 +53,7 @@ def build_app(state: ServerState) -> Starlette:
     if state.metrics is not None:
         state.metrics.watch(_constants(state), lambda: snapshot(state))
     app = Starlette(
-        routes=[Route(path, endpoint, methods=list(m)) for path, m, endpoint in _ROUTES],
+        routes=[Route(path, endpoint, methods=list(m)) for path, m, endpoint in ROUTES],
         exception_handlers={
             ApiError: on_api_error,
             HTTPException: _on_http_exception,
