@@ -17,6 +17,9 @@ from qualify.client.first_token import FirstTokenWatch
 from qualify.client.reply import Arrival, HttpRequest, RawReply
 from qualify.client.wire import Address, Framing, address_of, encode
 
+# A server that does not close after its answer is left alone after this; in no time reported.
+_CLOSE_PATIENCE_S = 0.02
+
 
 @dataclass(frozen=True)
 class _Limits:
@@ -38,6 +41,7 @@ class _Stream(asyncio.Protocol):
         self._t_read = 0.0
         self._draining = False
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
         self.arrivals: list[Arrival] = []
         self.end = "cancelled"
         self.detail: str | None = None
@@ -86,12 +90,14 @@ class _Stream(asyncio.Protocol):
         if self.t_headers_s is None and framing.status is not None:
             self.t_headers_s = t_s
         self._t_read = now
-        if framing.complete:
-            self.finish("complete", None, now)
-        elif framing.error is not None:
+        if framing.error is not None:
             self.finish("error", framing.error, now)
+        elif framing.complete:
+            self.finish("complete", None, now)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
         if self.ended.done():
             return
         if error is None and self._framing.until_close:
@@ -104,7 +110,7 @@ class _Stream(asyncio.Protocol):
             self.finish("reset", f"the connection was reset{sending}: {error}")
 
     def finish(self, end: str, detail: str | None, t: float | None = None) -> None:
-        """The first end stands; the connection is dropped at once."""
+        """The first end stands; the connection is dropped, at once unless all is well."""
         if self.ended.done():
             return
         self.end, self.detail = end, detail
@@ -112,6 +118,10 @@ class _Stream(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self.ended.set_result(None)
+        if end != "complete":
+            self.abort()
+
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
@@ -198,9 +208,11 @@ class Exchange:
         del payload
         try:
             await stream.ended
-        except asyncio.CancelledError:
+            # Asked to close, the server closes: its slot is free before the next request.
+            await asyncio.wait((stream.closed,), timeout=_CLOSE_PATIENCE_S)
+        finally:
             stream.finish("cancelled", "cancelled by the client")
-            raise
+            stream.abort()
         return RawReply(
             status=stream.framing.status,
             headers=stream.framing.headers,

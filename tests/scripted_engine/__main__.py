@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
+from pathlib import Path
 
 from tests.scripted_engine.engine import ScriptedEngine
 
@@ -41,6 +43,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-cached", action="store_true", help="report no cached tokens")
     parser.add_argument("--incremental", action="store_true")
     parser.add_argument("--ignore-sigterm", action="store_true")
+    parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
     return parser.parse_args()
 
@@ -84,7 +87,11 @@ async def _serve(options: argparse.Namespace) -> int:
     )
     async with engine:
         print(f"scripted {options.dialect} engine at {engine.url}", flush=True)
-        return await stopped
+        code = await stopped
+    if options.log is not None:
+        lines = [json.dumps(made.line()) + "\n" for made in engine.generations]
+        options.log.write_text("".join(lines), encoding="utf-8")
+    return code
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class ScriptedEngine(ScriptedServer):
         if ask.stream:
             opening = b"".join(chunk(event(p)) for p in words.opening())
             yield head(200, {**fields, "connection": "close"}) + opening
-        sent = 0
+        sent, uncounted = 0, fault == "no-usage"
         for position, size in enumerate(made.steps):
             await sleep_until(due + position * self.step_ms / 1000.0)
             if fault in ("error", "cut", "reset", "stall") and sent >= self.fault_after:
@@ -181,7 +181,7 @@ class ScriptedEngine(ScriptedServer):
             made.events.append((time.perf_counter(), size))
             if ask.stream and fault != "empty":
                 for payload in words.tokens(sent, size, last):
-                    yield chunk(event(payload))
+                    yield chunk(event(_without_counts(payload) if uncounted else payload))
             sent += size
         self._count(made)
         made.ended = "finished"
@@ -192,8 +192,8 @@ class ScriptedEngine(ScriptedServer):
             yield head(200, {"content-type": "application/json", **length}) + body
             return
         ending = [] if fault == "empty" else words.closing()
-        if fault == "no-usage":
-            ending = [_without_usage(p) for p in ending]
+        if uncounted:
+            ending = [_without_counts(p) for p in ending]
         yield b"".join(chunk(event(p)) for p in ending) + b"0\r\n\r\n"
 
     def _count(self, made: Generation) -> None:
@@ -228,8 +228,16 @@ async def _fail(fault: str) -> AsyncIterator[bytes]:
         await asyncio.sleep(3600)
 
 
-def _without_usage(payload: Any) -> Any:
+_COUNTS = (
+    *("usage", "timings", "tokens_predicted", "tokens_evaluated"),
+    *("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens"),
+)
+
+
+def _without_counts(payload: Any) -> Any:
     if not isinstance(payload, dict):
         return payload
-    dropped = ("usage", "meta_info", "timings", "tokens_predicted", "tokens_evaluated")
-    return {k: v for k, v in payload.items() if k not in dropped}
+    kept = {k: v for k, v in payload.items() if k not in _COUNTS}
+    if "meta_info" in kept:
+        kept["meta_info"] = _without_counts(kept["meta_info"])
+    return kept

@@ -38,6 +38,19 @@ class Generation:
         (t_first, n_first), (t_last, _) = self.events[0], self.events[-1]
         return 1000.0 * (t_last - t_first) / (sum(n for _, n in self.events) - n_first)
 
+    def line(self) -> dict[str, Any]:
+        """The truth as one JSON object, for a log file."""
+        return {
+            "ordinal": self.ordinal,
+            "prompt_head": list(self.prompt[:4]),
+            "prompt_tokens": len(self.prompt),
+            "cached_tokens": self.cached_tokens,
+            "output": list(self.output),
+            "t_request": self.seen.t_request,
+            "events": self.events,
+            "ended": self.ended,
+        }
+
 
 @dataclass(frozen=True)
 class Ask:
