@@ -298,3 +298,47 @@ def test_one_delta_comes_for_each_step_and_the_first_brings_one_token(
     assert sizes[0] == 1
     assert len(sizes) == 1 + len(bench.runner.decode_batches)
     assert max(sizes) > 1, "the script must accept drafts to test anything"
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 70), st.integers(1, 60)),
+        st.tuples(st.just("abort"), st.integers(0, 12), st.just(0)),
+        st.tuples(st.just("step"), st.integers(1, 8), st.just(0)),
+        st.tuples(st.just("flush"), st.just(0), st.just(0)),
+    ),
+    min_size=3,
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(operations, st.integers(0, 3))
+def test_whatever_is_mixed_every_request_ends_once_and_nothing_is_left(
+    tokenizer: Tokenizer, script: list[tuple[str, int, int]], drafts: int
+) -> None:
+    bench = Bench(ScriptedRunner(drafts=drafts, pool_tokens=208, slots=3), tokenizer)
+    shapes: dict[str, tuple[int, int]] = {}
+    for kind, first, second in script:
+        if kind == "add":
+            rid = f"r{len(shapes)}"
+            shapes[rid] = (first, second)
+            bench.add(rid, range(10, 10 + first), second)
+        elif kind == "abort":
+            bench.scheduler.abort(lambda rid, n=first: rid == f"r{n}", "Enough.")
+        elif kind == "step":
+            for _ in range(first):
+                if not bench.scheduler.idle:
+                    bench.scheduler.step()
+        else:
+            assert bench.scheduler.flush() == bench.scheduler.idle
+        bench.runner.pool.check_integrity()
+    bench.run()
+    for rid, (prompt, tokens) in shapes.items():
+        ends = [d.finish for who, d in bench.said if who == rid and d.finish is not None]
+        assert len(ends) == 1
+        expected = alone(range(10, 10 + prompt), tokens)
+        if ends[0].kind == "length":
+            assert bench.output(rid) == expected
+        else:
+            assert bench.output(rid) == expected[: len(bench.output(rid))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -50,7 +50,7 @@ async def chat_completions(request: Request) -> Response | EventStream:
         **ending(answer.end.finish),
     }
     if body.return_token_ids:
-        choice.update(token_ids=list(answer.token_ids), prompt_token_ids=prompt_ids)
+        choice.update(token_ids=answer.token_ids, prompt_token_ids=prompt_ids)
     if body.return_meta_info:
         choice["meta_info"] = meta_info(rid, answer.end)
     return JSONResponse(
@@ -126,7 +126,7 @@ def render(
 
 
 def _logprobs(
-    state: ServerState, token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...] | None
+    state: ServerState, token_ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None
 ) -> dict[str, Any] | None:
     if logprobs is None:
         return None

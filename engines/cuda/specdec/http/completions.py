@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -88,14 +88,14 @@ def _choice(
         **ending(delta.finish),
     }
     if body.return_token_ids:
-        choice["token_ids"] = list(answer.token_ids)
+        choice["token_ids"] = answer.token_ids
         if prompt_ids is not None:
             choice["prompt_token_ids"] = prompt_ids
     return choice
 
 
 def _logprobs(
-    state: ServerState, token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...]
+    state: ServerState, token_ids: Sequence[int], logprobs: Sequence[TokenLogprob]
 ) -> dict[str, Any]:
     def show(token: int) -> str:
         return state.tokenizer.decode([token], skip_special_tokens=False)

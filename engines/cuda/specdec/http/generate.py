@@ -72,7 +72,7 @@ class _Shape:
             meta.update(logprob_fields(answer.token_ids, answer.logprobs, top))
         result: dict[str, Any] = {
             "text": answer.text,
-            "output_ids": list(answer.token_ids),
+            "output_ids": answer.token_ids,
             "meta_info": meta,
         }
         if self._body.return_prompt_token_ids and (first or not self._body.stream):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -82,7 +83,7 @@ def exact_counts(delta: Delta) -> dict[str, Any]:
 
 
 def logprob_fields(
-    token_ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...], top: int
+    token_ids: Sequence[int], logprobs: Sequence[TokenLogprob], top: int
 ) -> dict[str, Any]:
     """`output_token_logprobs` as SGLang writes them: [logprob, token id, text or null]."""
     written: dict[str, Any] = {

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio.to_thread
 
@@ -124,16 +124,16 @@ class Answer:
     """One request's output so far, joined from its deltas."""
 
     text: str = ""
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[TokenLogprob, ...] | None = None
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] | None = None
     last: Delta | None = None
 
     def add(self, delta: Delta) -> None:
         """Take the next delta."""
         self.text += delta.text
-        self.token_ids += delta.token_ids
+        self.token_ids.extend(delta.token_ids)
         if delta.logprobs is not None:
-            self.logprobs = (self.logprobs or ()) + delta.logprobs
+            self.logprobs = [*(self.logprobs or ()), *delta.logprobs]
         self.last = delta
 
     @property
