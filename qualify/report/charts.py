@@ -16,7 +16,7 @@ from qualify.analysis.outcomes import Finding
 from qualify.analysis.pairs import PairResult
 from qualify.report.show import ratio as shown
 
-WIDTH = 560
+WIDTH = 440
 _TICKS = (0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
 
 

@@ -1,0 +1,104 @@
+"""scripts/recompute.py reaches the same figures by another way, and sees a changed one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qualify.records.run import Run
+from qualify.report.build import build_report
+from tests.factory import Maker, Mode, Work, drafting, editing, target, where
+from tests.report.folder import write_run
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "recompute.py"
+
+
+def recompute(folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-S", str(SCRIPT), str(folder)], capture_output=True, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def noisy(rounds: int) -> Run:
+    rng = random.Random(rounds)
+    ngram = Mode("ngram", 11.0, 4, lambda w, p, s: (s + p) % 4 if w == "copy" else 0)
+    return Maker(
+        sides={"target-only": target(), "ngram": ngram, "mtp": drafting(right=[1, 2, 0, 3])},
+        works=(Work("prose", (256, 1024), 12, (1, 2)), Work("copy", (512,), 3)),
+        rounds=rounds,
+        clock_noise=lambda *_: rng.uniform(0.9, 1.1),
+        edit=editing(where(side="mtp", index=1), ok=False),
+    ).build()
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_every_figure_is_reached_again_from_the_records(tmp_path: Path, rounds: int) -> None:
+    folder = write_run(noisy(rounds), tmp_path / "run")
+    build_report(folder)
+    code, said = recompute(folder)
+    assert code == 0, said
+    assert "0 differ" in said
+    assert int(said.split()[0].replace(",", "")) > 500
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("cells", 0, "tpot_ms", "median"),
+        ("cells", 1, "throughput_tok_s"),
+        ("sides", 2, "ttft_s", "p90"),
+        ("pairs", 0, "decode", "high"),
+        ("pairs", 1, "cycle_factor"),
+        ("pairs", 0, "decode", "outcome"),
+    ],
+)
+def test_a_changed_figure_is_seen(tmp_path: Path, path: tuple[str | int, ...]) -> None:
+    folder = write_run(noisy(1), tmp_path / "run")
+    build_report(folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    here = summary
+    for step in path[:-1]:
+        here = here[step]
+    old = here[path[-1]]
+    here[path[-1]] = old * 1.001 if isinstance(old, float) else "changed"
+    (folder / "summary.json").write_text(json.dumps(summary))
+    code, said = recompute(folder)
+    assert code == 1
+    assert str(path[-1]) in said
+
+
+def test_a_changed_record_is_seen(tmp_path: Path) -> None:
+    folder = write_run(noisy(1), tmp_path / "run")
+    build_report(folder)
+    rows = (folder / "records.jsonl").read_text().splitlines()
+    first = json.loads(rows[0])
+    first["timing"]["tpot_ms"] *= 1.5
+    (folder / "records.jsonl").write_text("\n".join([json.dumps(first), *rows[1:]]) + "\n")
+    assert recompute(folder)[0] == 1
+
+
+def test_it_shares_no_code_with_the_package_and_needs_only_the_standard_library() -> None:
+    tree = ast.parse(SCRIPT.read_text())
+    names = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert names <= set(sys.stdlib_module_names)
+
+
+def test_a_folder_that_is_no_run_is_said_to_be_unreadable(tmp_path: Path) -> None:
+    assert recompute(tmp_path)[0] == 2
