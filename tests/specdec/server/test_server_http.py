@@ -242,6 +242,42 @@ def test_a_request_that_the_core_gives_up_is_an_error_and_the_next_one_works(
         assert live.generate(input_ids=PROMPT, sampling_params=GREEDY)["output_ids"]
 
 
+def test_log_probabilities_come_with_ids_and_with_text_when_asked(
+    live: Live, tokenizer: Tokenizer
+) -> None:
+    body = {
+        "input_ids": PROMPT,
+        "sampling_params": GREEDY,
+        "return_logprob": True,
+        "top_logprobs_num": 1,
+    }
+    answer = live.generate(**body)
+    meta, ids = answer["meta_info"], answer["output_ids"]
+    assert [entry[1] for entry in meta["output_token_logprobs"]] == ids
+    assert [entry[2] for entry in meta["output_token_logprobs"]] == [None] * 24
+    assert [top[0][1] for top in meta["output_top_logprobs"]] == ids
+    assert meta["output_token_logprobs_length"] == 24
+    texts = live.generate(**body, return_text_in_logprobs=True)["meta_info"]
+    shown = [entry[2] for entry in texts["output_token_logprobs"]]
+    assert shown == [tokenizer.decode([token]) for token in ids]
+    last = live.events("/generate", {**body, "stream": True})[-1]
+    assert len(last["meta_info"]["output_token_logprobs"]) == 24
+    plain = live.generate(input_ids=PROMPT, sampling_params=GREEDY)
+    assert "output_token_logprobs" not in plain["meta_info"]
+
+
+def test_openai_style_log_probabilities_are_of_the_same_tokens(live: Live) -> None:
+    common = {"temperature": 0, "max_tokens": 5, "ignore_eos": True}
+    body = {**common, "prompt": PROMPT, "logprobs": 1}
+    (choice,) = live.client.post("/v1/completions", json=body).json()["choices"]
+    assert len(choice["logprobs"]["tokens"]) == len(choice["logprobs"]["token_logprobs"]) == 5
+    chat = {**common, "input_ids": PROMPT, "logprobs": True, "top_logprobs": 1}
+    (choice,) = live.client.post("/v1/chat/completions", json=chat).json()["choices"]
+    entries = choice["logprobs"]["content"]
+    assert len(entries) == 5
+    assert all(len(entry["top_logprobs"]) == 1 for entry in entries)
+
+
 # -- abort, disconnect, flush ---------------------------------------------------------------
 
 

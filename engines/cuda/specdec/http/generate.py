@@ -42,7 +42,7 @@ async def generate(request: Request) -> Response | EventStream:
             for rid, ids, sampling in zip(rids, prompts, samplings, strict=True)
         ],
     )
-    shape = _Shape(body, prompts, is_list, state.settings.incremental_streaming_output)
+    shape = _Shape(state, body, prompts, is_list)
     if body.stream:
         return EventStream(_events(stream, shape), stream.close)
     try:
@@ -57,19 +57,21 @@ class _Shape:
     """How results of one request are written."""
 
     def __init__(
-        self, body: GenerateBody, prompts: list[list[int]], is_list: bool, incremental: bool
+        self, state: ServerState, body: GenerateBody, prompts: list[list[int]], is_list: bool
     ) -> None:
+        self._tokenizer = state.tokenizer
         self._body = body
         self._prompts = prompts
         self._is_list = is_list
-        self.incremental = incremental
+        self.incremental = state.settings.incremental_streaming_output
 
     def result(self, rid: str, index: int, answer: Answer, first: bool = True) -> dict[str, Any]:
         """One prompt's result, or one event of its stream (`first` is its first)."""
         meta = meta_info(rid, answer.end)
         if answer.logprobs is not None:
             top = self._body.top_logprobs_num or 0
-            meta.update(logprob_fields(answer.token_ids, answer.logprobs, top))
+            show = self._show if self._body.return_text_in_logprobs else _no_text
+            meta.update(logprob_fields(answer.token_ids, answer.logprobs, top, show))
         result: dict[str, Any] = {
             "text": answer.text,
             "output_ids": answer.token_ids,
@@ -80,6 +82,13 @@ class _Shape:
         if self._is_list and self._body.stream:
             result["index"] = index
         return result
+
+    def _show(self, token: int) -> str:
+        return self._tokenizer.decode([token], skip_special_tokens=False)
+
+
+def _no_text(token: int) -> None:
+    return None
 
 
 async def _events(stream: Stream, shape: _Shape) -> AsyncIterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -83,20 +83,24 @@ def exact_counts(delta: Delta) -> dict[str, Any]:
 
 
 def logprob_fields(
-    token_ids: Sequence[int], logprobs: Sequence[TokenLogprob], top: int
+    token_ids: Sequence[int],
+    logprobs: Sequence[TokenLogprob],
+    top: int,
+    show: Callable[[int], str | None],
 ) -> dict[str, Any]:
     """`output_token_logprobs` as SGLang writes them: [logprob, token id, text or null]."""
     written: dict[str, Any] = {
         "input_token_logprobs": [],
         "output_token_logprobs": [
-            [entry.logprob, token, None] for token, entry in zip(token_ids, logprobs, strict=True)
+            [entry.logprob, token, show(token)]
+            for token, entry in zip(token_ids, logprobs, strict=True)
         ],
         "output_token_logprobs_length": len(token_ids),
     }
     if top:
         written["input_top_logprobs"] = []
         written["output_top_logprobs"] = [
-            [[logprob, token, None] for token, logprob in entry.top] for entry in logprobs
+            [[logprob, token, show(token)] for token, logprob in entry.top] for entry in logprobs
         ]
     return written
 

@@ -91,6 +91,7 @@ class GenerateBody(Strict):
         "priority": _ZERO,
         "session_params": (None, {}),
         "lora_path": _NONE,
+        "custom_labels": (None, {}),
         "max_thinking_tokens": _NONE,
     }
     text: (
@@ -242,6 +243,7 @@ class ChatBody(OpenAIBody):
         "tool_choice": (None, "none", "auto"),
         "parallel_tool_calls": (None, True, False),
         "reasoning_effort": _NONE,
+        "continue_final_message": _OFF,
         "return_hidden_states": _OFF,
     }
     messages: (
