@@ -21,6 +21,7 @@ from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.server import RunningServer, launch
 from qualify.errors import EngineError, ExitCode, UsageError
 from qualify.plan import CellPlan, LaunchPlan, Plan
+from qualify.planning.identity import refuse_changed
 from qualify.records.codec import from_dict, to_dict
 from qualify.records.store import META, PLAN, Store, read_json
 from qualify.run import events as e
@@ -75,7 +76,7 @@ def run_campaign(
             f"{out} already holds a run.", "Add --resume to go on with it, or choose another --out."
         )
     if resume:
-        _same_plan(out, plan)
+        refuse_changed(from_dict(Plan, read_json(out / PLAN)), plan)
     with Store(out) as store:
         for left in sweep(out):
             watch(e.Note(f"left by an earlier start of {left.launch}: {left.note}"))
@@ -86,22 +87,6 @@ def run_campaign(
             watch(e.Note(f"{text}: that line is left out"))
         runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s)
         return asyncio.run(runner.run())
-
-
-def _same_plan(out: Path, plan: Plan) -> None:
-    """Raises UsageError naming the parts of the plan that differ from the run's."""
-    old = from_dict(Plan, read_json(out / PLAN))
-    if old.hash == plan.hash:
-        return
-    parts = sorted(
-        key
-        for key in {*old.identity, *plan.identity}
-        if old.identity.get(key) != plan.identity.get(key)
-    )
-    raise UsageError(
-        f"{out} was started with another plan: {', '.join(parts) or 'its hash'} changed.",
-        "Undo the change to resume it, or start a new run without --resume.",
-    )
 
 
 def _write_start(store: Store, plan: Plan, campaign_file: Path | None) -> None:
