@@ -201,11 +201,15 @@ def overlap(counted: Sequence[Record]) -> Overlap | None:
     known = True
     for i, record in enumerate(counted):
         events = record.timing.events
+        if not events:
+            continue
+        begin, end = record.t_start_s + events[0][0], record.t_start_s + events[-1][0]
+        near = [(s, e) for s, e, j in prefills if j != i and s < end and e > begin]
         for (t0, _), (t1, tokens) in itertools.pairwise(events):
             start, stop = record.t_start_s + t0, record.t_start_s + t1
             gaps += 1
             all_s += stop - start
-            if any(j != i and s < stop and e > start for s, e, j in prefills):
+            if any(s < stop and e > start for s, e in near):
                 hit += 1
                 hit_s += stop - start
             elif tokens is None:
