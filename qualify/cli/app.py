@@ -70,8 +70,7 @@ def run(argv: list[str]) -> int:
     if debug:
         argv = [a for a in argv if a != "--debug"]
     try:
-        result: Any = cli.main(argv, prog_name="qualify", standalone_mode=False)
-        return int(result) if isinstance(result, int) else ExitCode.QUALIFIED
+        return _invoke(argv)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -99,6 +98,19 @@ def run(argv: list[str]) -> int:
             "Run it again with --debug and report what it prints.",
         )
         return ExitCode.INTERNAL
+
+
+def _invoke(argv: list[str]) -> int:
+    """Parse and call. Not click's own `main`: it turns a broken pipe into exit code 1."""
+    completing = os.environ.get("_QUALIFY_COMPLETE")
+    if completing:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "qualify", "_QUALIFY_COMPLETE", completing)
+    with cli.make_context("qualify", argv) as context:
+        result: Any = cli.invoke(context)
+    sys.stdout.flush()  # a broken pipe shows here rather than while the interpreter ends
+    return int(result) if isinstance(result, int) else ExitCode.QUALIFIED
 
 
 def _say(sentence: str, remedy: str) -> None:
