@@ -54,6 +54,8 @@ def _carries(event: SseEvent) -> bool:
         return True
     if not isinstance(payload, dict) or payload.get("error") or payload.get("stop") is True:
         return True
+    if "prompt_progress" in payload:
+        return False
     parts: list[Mapping[str, Any]] = [payload]
     for choice in payload.get("choices") or ():
         if isinstance(choice, dict):

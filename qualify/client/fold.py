@@ -199,6 +199,7 @@ def _judge(raw: RawReply, body: bytes, tally: Tally) -> Failure | None:
 
 def _reply(raw: RawReply, tally: Tally, failure: Failure | None) -> Reply:
     undefined = tally.timing_undefined or hidden_tokens(tally)
+    ids = tally.ids()
     notes = [*tally.notes, *([undefined] if undefined else [])]
     return Reply(
         failure=failure,
@@ -208,7 +209,7 @@ def _reply(raw: RawReply, tally: Tally, failure: Failure | None) -> Reply:
         finish_reason=tally.finish_reason,
         text=tally.text(),
         reasoning=tally.reasoning(),
-        ids=tally.ids(),
+        ids=ids,
         speculation=None,
         t_end_s=raw.t_end_s,
         started_at=raw.started_at,

@@ -44,16 +44,17 @@ class Tally:
     ) -> None:
         """One event's share of the answer, as a delta; kept only when it carried tokens.
 
-        ids: its token ids. total: the server's running count up to and with this event.
-        entries: how many logprob entries it had. The first of the three that is known gives
-        the event's tokens; a running count does so only from a point where the count before
-        the event is known too (the start, or the last event that had one).
+        total: the server's running count up to and with this event; it gives the event's
+        tokens from a point where the count before the event is known too (the start, or the
+        last event that had one). Else its ids do, else entries, its number of logprobs. The
+        count goes first because ids can be fewer: llama.cpp holds back the first tokens of a
+        character and then names the last one only, and names id 0 while it reads the prompt.
         """
         carried: int | None = None
-        if ids:
-            carried = len(ids)
-        elif total is not None and self._running is not None and total >= self._running:
+        if total is not None and self._running is not None and total >= self._running:
             carried = total - self._running
+        elif ids:
+            carried = len(ids)
         elif entries:
             carried = entries
         if total is not None and self._running is not None and total < self._running:
@@ -91,10 +92,20 @@ class Tally:
         return joined([e.reasoning for e in self.events])
 
     def ids(self) -> tuple[int, ...] | None:
-        """All output ids, when every event that carried tokens carried their ids."""
-        if not self.events or any(e.ids is None and e.tokens != 0 for e in self.events):
+        """All output ids, or None unless the server named every token that it counted.
+
+        The token that ended generation may be counted without being named.
+        """
+        visible = (e for e in self.events if e.text or e.reasoning or e.tool)
+        if not self.events or any(e.ids is None for e in visible):
             return None
-        return tuple(i for e in self.events for i in e.ids or ())
+        named = tuple(i for e in self.events for i in e.ids or ())
+        n = self.completion_tokens
+        enough = (n, n - 1) if n is not None and self.finish_reason == "stop" else (n,)
+        if n is not None and len(named) not in enough:
+            self.note(f"the server named {len(named)} ids for {n} tokens; they are left out")
+            return None
+        return named
 
 
 def _sentence(error: Any) -> str:

@@ -181,7 +181,7 @@ def test_the_limit_that_fired_is_named() -> None:
 _WAITING = [
     event(delta(role="assistant", content="")),
     b": ping\n\n",
-    event({"content": "", "tokens": [], "stop": False, "prompt_progress": {"processed": 5}}),
+    event({"content": "", "tokens": [0], "stop": False, "prompt_progress": {"processed": 5}}),
     event(usage(9, 0)),
 ]
 

@@ -119,7 +119,8 @@ def llamacpp(**end: Any) -> RawReply:
         (10.0 * k, {"index": 0, "content": c, "tokens": [k], "stop": False})
         for k, c in enumerate("abc", 1)
     ]
-    progress = {"content": "", "tokens": [], "stop": False, "prompt_progress": {"total": 9}}
+    progress: dict[str, Any] = {"content": "", "tokens": [0], "tokens_predicted": 0, "stop": False}
+    progress["prompt_progress"] = {"total": 9}
     last: dict[str, Any] = {
         "content": "",
         "tokens": [],
@@ -172,3 +173,35 @@ def test_a_llamacpp_stream_without_its_last_event_is_truncated() -> None:
     reply = fold_llamacpp(raw([(1000 * a.t_s, a.data) for a in whole.arrivals[:-1]]))
     assert reply.failure is not None
     assert reply.failure.cause == "truncated-stream"
+
+
+def test_tokens_that_llamacpp_held_back_are_counted_and_their_missing_ids_are_not_made_up() -> None:
+    def said(t_ms: float, total: int, content: str, tokens: list[int], **more: Any) -> Any:
+        counts = {"tokens_predicted": total, "tokens_evaluated": 8}
+        return (t_ms, {"content": content, "tokens": tokens, "stop": False, **counts, **more})
+
+    # Two tokens make one character here; the event of the second names that one only.
+    smile = "\U0001f642"
+    reply = fold_llamacpp(
+        events(
+            said(20, 2, smile, [38887]),
+            said(40, 4, smile, [38887]),
+            said(41, 4, "", [], stop=True, stop_type="limit"),
+        )
+    )
+    assert reply.failure is None
+    assert [e.tokens for e in reply.events] == [2, 2]
+    assert reply.ids is None
+    assert any("2 ids for 4 tokens" in note for note in reply.notes)
+    timing, _ = timing_of(reply)
+    assert timing.n_first == 2
+    assert timing.tpot_ms == pytest.approx(10.0)
+
+
+def test_the_token_that_ended_generation_may_go_unnamed() -> None:
+    meta = {"prompt_tokens": 1, "completion_tokens": 2, "finish_reason": None}
+    first = {"text": "ab", "output_ids": [1, 2], "meta_info": meta}
+    end = {**meta, "completion_tokens": 3, "finish_reason": {"type": "stop", "matched": 9}}
+    last = {"text": "ab", "output_ids": [1, 2], "meta_info": end}
+    reply = fold_sglang(events((1, first), (2, last), (3, "[DONE]")))
+    assert (reply.failure, reply.ids, reply.notes) == (None, (1, 2), ())

@@ -1,7 +1,8 @@
 """llama.cpp's native `/completion`: deltas of text and ids, a last event with the counts.
 
 Source: engine-protocols §2.2 and streams of the server itself. `tokens_predicted` and
-`tokens_evaluated` are the server's counts; `prompt_progress` reports carry no tokens.
+`tokens_evaluated` are the server's counts; `prompt_progress` reports carry no tokens, though
+their `tokens` is [0].
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class LlamaCppFolder:
             ids=values.ids(payload.get("tokens")),
             total=total,
         )
-        self._counts(payload, timings, total, tally)
+        self._counts(payload, timings, total, stop, tally)
         if stop:
             self._stop(payload, tally)
 
@@ -49,6 +50,7 @@ class LlamaCppFolder:
         payload: Mapping[str, Any],
         timings: Mapping[str, Any],
         total: int | None,
+        stop: bool,
         tally: Tally,
     ) -> None:
         if timings:
@@ -61,7 +63,7 @@ class LlamaCppFolder:
                     tally.prompt_tokens = cached + processed
         evaluated = values.count(payload.get("tokens_evaluated"))
         if evaluated is not None:
-            if tally.prompt_tokens not in (None, evaluated) and timings:
+            if stop and timings and tally.prompt_tokens not in (None, evaluated):
                 tally.note(
                     f"tokens_evaluated says {evaluated} prompt tokens, "
                     f"timings say {tally.prompt_tokens}"
