@@ -12,7 +12,7 @@ LEAST_TPOT_MS, LEAST_DECODED = 0.02, 3
 
 def lines(path: Path) -> list[dict[str, Any]]:
     found = []
-    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+    for line in path.read_text("utf-8").split("\n") if path.exists() else []:
         try:
             entry = json.loads(line)
         except ValueError:
