@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,8 @@ from qualify.run.events import CellEnded, CellStarted
 from qualify.run.launch import Attempt
 from qualify.run.sending import send_phase
 from qualify.run.shelf import sessions
+
+BROKEN = frozenset({"refused", "connect", "reset", "truncated-stream"})
 
 
 class Interrupted(Exception):
@@ -35,7 +38,7 @@ async def measure_cell(attempt: Attempt, cell: CellPlan) -> CellEnd:
         reason = f"{error.message} {error.remedy}".strip()
     if attempt.stop.is_set():
         raise Interrupted
-    if not attempt.server.alive():
+    if not await _survived(attempt, records):
         exit_ = attempt.server.exit
         reason = f"the engine ended during the cell: {exit_}"
         evidence["log_tail"] = attempt.server.log_tail(20)
@@ -111,6 +114,17 @@ async def _phases(attempt: Attempt, cell: CellPlan, evidence: dict[str, Any]) ->
     change = difference(before, after)
     evidence["counters"] = {"values": change.values, "problem": change.problem}
     return records
+
+
+async def _survived(attempt: Attempt, records: list[Record]) -> bool:
+    """Whether the engine still runs. A broken connection is often its last word, heard a
+    moment before its end is: that moment is given to it."""
+    broken = any(r.failure is not None and r.failure.cause in BROKEN for r in records)
+    for _ in range(20 if broken else 0):
+        if not attempt.server.alive():
+            break
+        await asyncio.sleep(0.05)
+    return attempt.server.alive()
 
 
 def _bypasses(attempt: Attempt, cell: CellPlan) -> bool:

@@ -1,0 +1,260 @@
+"""A run on a scripted engine of known truth: what is measured, kept, failed and survived."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qualify.errors import ExitCode, UsageError
+from qualify.records.store import load_run
+from qualify.run import events as e
+from tests.run.drive import build, cell, drive, engine, plan, spec
+from tests.scripted_engine.model import output_ids
+from tests.scripted_engine.process import EngineProcess
+
+
+def test_every_cell_is_measured_and_every_record_holds_what_the_engine_did(tmp_path: Path) -> None:
+    cells = (cell("prose"), cell("code", concurrency=2, count=4))
+    outcome = drive(tmp_path / "run", plan(cells, ("target-only", "mtp")), engine(tmp_path))
+    assert (outcome.measured, outcome.failed, outcome.exit_code) == (4, 0, None)
+    run = load_run(tmp_path / "run")
+    assert [(c.launch, c.cell, c.status) for c in run.cells] == [
+        (f"r1.{side}#1", name, "finished")
+        for side in ("target-only", "mtp")
+        for name in ("prose@48/c1", "code@48/c2")
+    ]
+    for record in run.measured():
+        prompt = next(p for p in build(spec(record.workload, 48, 4)) if p.index == record.index)
+        assert record.ok
+        assert record.usage.prompt_tokens == 48
+        assert record.usage.cached_tokens == 0
+        assert record.output_ids == tuple(output_ids(prompt.ids, 8))
+        assert record.cache.method == "flush"
+        assert record.cache.flush_status == 200
+    mtp = [r for r in run.measured() if r.side == "mtp"]
+    assert all(r.speculation is not None and r.speculation.V for r in mtp)
+
+
+def test_warm_up_then_flush_then_measure_with_other_prompts(tmp_path: Path) -> None:
+    with EngineProcess("--dialect", "sglang") as server:
+        drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, url=server.url))
+    run = load_run(tmp_path / "run")
+    order = [(r.phase, r.prompt_id) for r in run.records]
+    assert [phase for phase, _ in order] == ["probe"] * 2 + ["warmup"] + ["measured"] * 3
+    heads = [tuple(t["prompt_head"]) for t in server.truth]
+    assert len(set(heads)) == len(heads) - 1  # only the planted prompt came twice
+    flush = run.cells[0].evidence["cold"]["flush"]
+    assert flush["status"] == 200
+    assert flush["seconds"] >= 0
+
+
+def test_a_planted_warm_prompt_shows_that_the_engine_counts_cached_tokens(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path))
+    cold = load_run(tmp_path / "run").cells[0].evidence["cold"]
+    assert cold["first_cached"] == 0
+    assert cold["planted_cached"] > 0
+    assert cold["method"] == "flush"
+
+
+def test_an_engine_that_hides_its_cache_leaves_the_planted_count_unknown(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, "--no-cached"))
+    assert load_run(tmp_path / "run").cells[0].evidence["cold"]["planted_cached"] is None
+
+
+def test_an_engine_without_flush_is_bypassed_and_the_bypass_is_shown_to_work(
+    tmp_path: Path,
+) -> None:
+    outcome = drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, dialect="llamacpp"))
+    assert outcome.measured == 1
+    run = load_run(tmp_path / "run")
+    cold = run.cells[0].evidence["cold"]
+    assert cold["method"] == "bypass"
+    assert cold["planted_cached"] > 0
+    assert cold["bypass_cached"] == 0
+    assert {r.usage.cached_tokens for r in run.measured()} == {0}
+
+
+def test_a_warm_cell_is_primed_and_shows_its_reuse(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("prose", cache="warm")]), engine(tmp_path))
+    run = load_run(tmp_path / "run")
+    assert all((r.usage.cached_tokens or 0) > 0 for r in run.measured())
+    assert run.cells[0].evidence["primed"] == {"requests": 3, "ok": 3}
+
+
+def test_the_turns_of_a_session_come_in_order_and_record_what_each_reused(tmp_path: Path) -> None:
+    cells = [cell("chat", cache="session", turns=3, count=2, concurrency=2, tokens=40)]
+    drive(tmp_path / "run", plan(cells), engine(tmp_path))
+    run = load_run(tmp_path / "run")
+    for index in (0, 1):
+        turns = [r for r in run.measured() if r.index == index]
+        assert [r.turn for r in turns] == [0, 1, 2]
+        assert [r.usage.prompt_tokens for r in turns] == [40, 80, 120]
+        assert [r.usage.cached_tokens for r in turns] == [0, 40, 80]
+
+
+def test_sixty_four_prompts_at_sixteen_streams_are_sixty_four_different_bodies(
+    tmp_path: Path,
+) -> None:
+    drive(
+        tmp_path / "run",
+        plan([cell("prose", count=64, concurrency=16, warmup=0)]),
+        engine(tmp_path),
+    )
+    run = load_run(tmp_path / "run")
+    assert len({r.request_sha256 for r in run.measured()}) == 64
+    client = run.cells[0].evidence["client"]
+    assert client["max_in_flight"] == 16
+
+
+def test_a_flush_that_is_refused_is_retried_with_patience(tmp_path: Path) -> None:
+    refusals = ("--flush-response", "400", "--flush-response", "400")
+    drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, *refusals))
+    run = load_run(tmp_path / "run")
+    record = run.measured()[0]
+    assert record.cache.flush_attempts == 3
+    assert record.cache.flush_s is not None
+    assert record.cache.flush_s >= 0.4  # at least 0.2 s between two tries
+    assert record.timing.ttft_s is not None
+    assert record.timing.ttft_s < 0.4  # and none of it is in the request's time
+
+
+def test_a_cell_whose_flush_is_never_confirmed_fails_alone(tmp_path: Path) -> None:
+    refusals = [word for _ in range(40) for word in ("--flush-response", "400")]
+    outcome = drive(
+        tmp_path / "run",
+        plan([cell("prose"), cell("warm", cache="warm")]),
+        engine(tmp_path, *refusals),
+    )
+    run = load_run(tmp_path / "run")
+    assert run.cells[0].status == "failed"
+    assert "could not be flushed: status 400" in str(run.cells[0].reason)
+    assert outcome.failed >= 1
+
+
+def test_a_cell_of_which_every_request_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
+    # Requests 0 and 1 are the probe; each cell sends one warm-up and three measured ones.
+    faults = [w for n in range(6, 10) for w in ("--fault", f"{n}=http-500")]
+    outcome = drive(
+        tmp_path / "run",
+        plan([cell("one"), cell("two"), cell("three")]),
+        engine(tmp_path, *faults),
+    )
+    run = load_run(tmp_path / "run")
+    assert [c.status for c in run.cells] == ["finished", "failed", "finished"]
+    assert "3 x http-status" in str(run.cells[1].reason)
+    assert (outcome.measured, outcome.failed, outcome.exit_code) == (2, 1, None)
+    assert all(r.failure is not None for r in run.measured(cell="two@48/c1"))
+
+
+def test_one_failed_request_is_recorded_with_its_cause_and_the_cell_goes_on(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path, "--fault", "4=cut"))
+    run = load_run(tmp_path / "run")
+    assert [r.failure.cause if r.failure else None for r in run.measured()] == [
+        None,
+        "truncated-stream",
+        None,
+    ]
+    assert (run.cells[0].status, run.cells[0].ok) == ("finished", 2)
+
+
+def test_a_request_without_the_servers_count_is_no_success(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path, "--fault", "4=no-usage"))
+    causes = [r.failure.cause if r.failure else None for r in load_run(tmp_path / "run").measured()]
+    assert causes == [None, "no-usage", None]
+
+
+def test_an_engine_that_dies_in_a_cell_fails_it_and_is_started_again_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    # It exits at its ninth generation: in the second cell of the first start, never after.
+    outcome = drive(
+        tmp_path / "run",
+        plan([cell("one"), cell("two"), cell("three")]),
+        engine(tmp_path, "--fault", "8=exit"),
+    )
+    run = load_run(tmp_path / "run")
+    assert [(c.launch, c.status) for c in run.cells] == [
+        ("r1.target-only#1", "finished"),
+        ("r1.target-only#1", "failed"),
+        ("r1.target-only#2", "finished"),
+    ]
+    assert "the engine ended during the cell: exit code 1" in str(run.cells[1].reason)
+    assert outcome.failed == 1
+
+
+def test_an_engine_that_never_starts_fails_every_cell_at_once_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    outcome = drive(
+        tmp_path / "run",
+        plan([cell("one"), cell("two")]),
+        engine(tmp_path, "--die-after-s", "0", "--ready-after-s", "60"),
+    )
+    assert outcome.exit_code == ExitCode.ENGINE_FAILED
+    run = load_run(tmp_path / "run")
+    assert {c.status for c in run.cells} == {"failed"}
+    assert "exit code 1" in str(run.cells[0].reason)
+    assert run.records == ()
+
+
+def test_a_prompt_that_the_running_engine_cannot_hold_fails_its_cell_before_it_is_sent(
+    tmp_path: Path,
+) -> None:
+    drive(
+        tmp_path / "run",
+        plan([cell("long", tokens=300), cell("short")]),
+        engine(tmp_path, "--context", "280"),
+    )
+    run = load_run(tmp_path / "run")
+    assert [c.status for c in run.cells] == ["failed", "finished"]
+    assert "300 + 8 tokens do not fit the 280" in str(run.cells[0].reason)
+    assert not [r for r in run.records if r.cell == "long@300/c1"]
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    with pytest.raises(UsageError, match="already holds a run"):
+        drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+
+
+def test_resume_refuses_a_changed_plan_and_names_what_changed(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    with pytest.raises(UsageError, match="campaign file differs"):
+        drive(tmp_path / "run", plan([cell("one")], hash_="other"), engine(tmp_path), resume=True)
+
+
+def test_resume_of_a_finished_run_starts_nothing(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    before = (tmp_path / "run" / "launches.jsonl").read_bytes()
+    seen: list[e.Event] = []
+    outcome = drive(
+        tmp_path / "run", plan([cell("one")]), engine(tmp_path), resume=True, watch=seen.append
+    )
+    assert outcome.measured == 1
+    assert (tmp_path / "run" / "launches.jsonl").read_bytes() == before
+    assert not [event for event in seen if isinstance(event, e.LaunchStarting)]
+
+
+def test_resume_measures_a_failed_cell_again_and_leaves_the_finished_ones(tmp_path: Path) -> None:
+    cells = [cell("one"), cell("two")]
+    faults = [w for n in range(6, 10) for w in ("--fault", f"{n}=http-500")]
+    drive(tmp_path / "run", plan(cells), engine(tmp_path, *faults))
+    first = load_run(tmp_path / "run").measured(cell="one@48/c1")
+    outcome = drive(tmp_path / "run", plan(cells), engine(tmp_path), resume=True)
+    run = load_run(tmp_path / "run")
+    assert outcome.failed == 0
+    assert run.measured(cell="one@48/c1") == first
+    assert {r.launch for r in run.measured(cell="two@48/c1")} == {"r1.target-only#2"}
+    assert len([r for r in run.superseded if r.cell == "two@48/c1"]) == 4
+
+
+def test_what_ran_is_on_record(tmp_path: Path) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    started, stopped = load_run(tmp_path / "run").launches
+    assert started.status == "started"
+    assert "tests.scripted_engine" in json.dumps(started.origin)
+    assert started.origin["capabilities"]["flush"] is True
+    assert stopped.status == "stopped"
+    assert stopped.origin["exit"] == "exit code 0"
