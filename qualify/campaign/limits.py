@@ -38,10 +38,9 @@ class EngineLimits(Protocol):
 @dataclass(frozen=True)
 class _Cell:
     path: Path
-    tokens: int
+    tokens: int  # of the longest prompt: the last turn's, in a session
     output: int
     concurrency: int
-    turns: int
     sides: tuple[str, ...]
 
 
@@ -81,8 +80,8 @@ def _fit(
             cell.path,
             f"input + output is {sum_shown} tokens, above the context of {context:,} "
             f"(profile {name})",
-            f"Write at most {max(context - cell.output, 0)} prompt tokens, or take a profile "
-            "with more context.",
+            f"Write shapes of at most {max(context - cell.output, 0)} prompt tokens (the last "
+            "turn's, in a session), or take a profile with more context.",
         )
     elif pool is not None and cell.concurrency * each > pool:
         fits = pool // each
@@ -147,7 +146,6 @@ def _cells(document: Document) -> Iterator[_Cell]:
         if output is None:
             continue
         named = [m for m in listed(workload.get("modes")) if isinstance(m, str)]
-        turns = whole(prompts.get("turns")) or 1
         concurrency = workload.get("concurrency", 1)
         for token_step, tokens in numbers(prompts.get("tokens")):
             for step, at_once in numbers(concurrency):
@@ -158,4 +156,12 @@ def _cells(document: Document) -> Iterator[_Cell]:
                 )
                 if tokens > 0 and at_once > 0:
                     sides = tuple(named or everyone)
-                    yield _Cell(path, tokens, output, at_once, turns, sides)
+                    longest = longest_prompt(prompts, tokens)
+                    yield _Cell(path, longest, output, at_once, sides)
+
+
+def longest_prompt(prompts: Mapping[str, Any], tokens: int) -> int:
+    """The last turn of a session has grown by `growth` (or by `tokens`) a turn."""
+    turns = whole(prompts.get("turns")) or 1
+    growth = whole(prompts.get("growth")) or tokens
+    return tokens + max(turns - 1, 0) * growth

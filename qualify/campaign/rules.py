@@ -13,6 +13,7 @@ from qualify.campaign.document import Document
 from qualify.campaign.faults import Path, did_you_mean
 
 EVALS = ("humaneval", "mbpp", "gsm8k", "needles", "extract")
+CORPORA = ("corpora/code", "corpora/prose", "corpora/mixed", "corpora/copy")
 GATES = (
     "tpot_regression_pct",
     "ttft_regression_pct",
@@ -199,6 +200,14 @@ def _workload(
             "a session grows turn by turn, and there is one turn",
             "Add `turns:` above 1 under `prompts`, or write `cache: cold`.",
         )
+    source = prompts.get("source")
+    if isinstance(source, str) and source.startswith("corpora/") and source not in CORPORA:
+        document.fault(
+            (*path, "prompts", "source"),
+            f"there is no bundled corpus `{source}`",
+            did_you_mean(source, CORPORA),
+        )
+    _growth(document, path, workload, prompts, turns)
     for key in ("tokens", "concurrency"):
         parent = prompts if key == "tokens" else workload
         at = (*path, "prompts", key) if key == "tokens" else (*path, key)
@@ -220,6 +229,31 @@ def _workload(
             )
     if workload.get("modes") == []:
         document.fault((*path, "modes"), "no mode measures this", "Name one, or leave it out.")
+
+
+def _growth(
+    document: Document,
+    path: Path,
+    workload: dict[str, Any],
+    prompts: dict[str, Any],
+    turns: int | None,
+) -> None:
+    growth = whole(prompts.get("growth"))
+    budget = whole(mapped(document.value.get("sampling")).get("output_tokens"))
+    output = whole(workload.get("output_tokens")) or budget
+    if growth is not None and turns == 1:
+        document.fault(
+            (*path, "prompts", "growth"),
+            "`growth` is what later turns add, and there is one turn",
+            "Add `turns:` above 1, or leave `growth` out.",
+        )
+    grown = growth or min((n for _, n in numbers(prompts.get("tokens"))), default=None)
+    if turns is not None and turns > 1 and grown is not None and output and grown <= output:
+        document.fault(
+            (*path, "prompts"),
+            f"each turn adds {grown} tokens, and its answer alone may take {output}",
+            f"Write `growth:` above {output}, or a smaller `output_tokens`.",
+        )
 
 
 def _sizes(document: Document, path: Path, key: str, value: Any) -> None:

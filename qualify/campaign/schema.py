@@ -51,6 +51,8 @@ class PromptsSpec(Strict):
     """How many different prompts (conversations, in sessions) are measured."""
     turns: int = Field(default=1, gt=0)
     """Turns of a conversation; above 1 only with `cache: session`."""
+    growth: int | None = Field(default=None, gt=0)
+    """Tokens that each later turn adds, the answer included; as many as `tokens` if left out."""
     template: bool = False
     """Apply the tokenizer's chat template."""
     thinking: bool | None = None

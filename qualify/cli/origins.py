@@ -10,6 +10,8 @@ from qualify.engines.hashes import checkpoint_digest
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.spec import EngineSpec
 from qualify.planning.only import Only
+from qualify.prompts.digest import BUILDER
+from qualify.prompts.draw import GENERATOR
 from qualify.prompts.sources import open_source
 
 
@@ -22,7 +24,7 @@ def origins_of(
     tokenizer inside the model needs no part of its own. Raises UsageError for a source that
     does not exist.
     """
-    parts: dict[str, str] = {}
+    parts = {"generator": f"{GENERATOR}/{BUILDER}"}
     for workload in campaign.workloads:
         if only.allows("workload", workload.name):
             source = workload.prompts.source

@@ -39,6 +39,7 @@ def _cell(
         count=asked.count,
         seed=campaign.seed,
         turns=asked.turns,
+        growth=asked.growth,
         template=asked.template,
         thinking=asked.thinking,
         repeat=asked.repeat,

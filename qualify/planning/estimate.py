@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from qualify.plan import CellPlan, LaunchPlan, Plan, Side
 from qualify.planning.identity import digest_of_cell
+from qualify.prompts.prompt import PromptSpec
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,19 @@ class Estimate:
 
 def load_of(cell: CellPlan) -> Load:
     """Tokens that a cell sends at most: a reused prefix is counted as if it were prefilled."""
-    sets = [cell.prompts.count * cell.prompts.turns]
+    sets = [cell.prompts]
     if cell.cache == "warm":
-        sets.append(sets[0])  # every prompt is sent once before it is measured
+        sets.append(cell.prompts)  # every prompt is sent once before it is measured
     if cell.warmup is not None:
-        sets.append(cell.warmup.count * cell.warmup.turns)
-    requests = sum(sets)
-    return Load(requests, requests * cell.prompts.tokens, requests * cell.sampling.output_tokens)
+        sets.append(cell.warmup)
+    requests = sum(s.count * s.turns for s in sets)
+    return Load(requests, sum(map(_tokens, sets)), requests * cell.sampling.output_tokens)
+
+
+def _tokens(spec: PromptSpec) -> int:
+    """Turn t of a session has tokens + t * growth."""
+    growth = spec.tokens if spec.growth is None else spec.growth
+    return spec.count * sum(spec.tokens + turn * growth for turn in range(spec.turns))
 
 
 def estimate(

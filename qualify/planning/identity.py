@@ -22,6 +22,7 @@ _PARTS = {
     "image": "the image digest",
     "checkpoint": "the checkpoint",
     "tokenizer": "the tokenizer",
+    "generator": "the way that prompts are made of texts",
     "only": "the --only filter",
     "attach": "the server that --attach names",
 }

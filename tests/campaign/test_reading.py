@@ -78,6 +78,13 @@ def test_input_plus_output_above_the_context_is_refused_before_anything_starts(
     )
 
 
+def test_the_last_turn_of_a_session_is_what_must_fit(tmp_path: Path) -> None:
+    session = GOOD.replace("count: 4", "count: 4, turns: 5, growth: 944") + "    cache: session\n"
+    assert load(tmp_path, session).campaign.workloads[0].prompts.growth == 944
+    one_more = session.replace("tokens: 256", "tokens: 257")
+    assert "4,033 + 64 = 4,097 tokens, above the context" in str(refused(tmp_path, one_more))
+
+
 def test_more_requests_at_once_than_the_engine_runs_together_is_a_warning(tmp_path: Path) -> None:
     loaded = load(tmp_path, GOOD + "    concurrency: 4\n")
     assert any("concurrency 4 is above the 2 requests" in w for w in loaded.warnings)

@@ -11,8 +11,10 @@ import yaml
 
 from qualify.campaign.checks import NOT_BUILT, ChecksSpec, as_written, parity_is_judged
 from qualify.campaign.load import campaign_schema
+from qualify.campaign.rules import CORPORA
 from qualify.checks.all import CHECKS
 from qualify.paths import campaigns_dir, data_root
+from qualify.prompts.sources import BUNDLED
 
 
 def test_the_schema_is_a_valid_json_schema_and_accepts_every_bundled_campaign() -> None:
@@ -59,6 +61,10 @@ def test_every_key_of_a_campaign_is_explained_in_the_documentation() -> None:
 def test_the_checks_a_campaign_may_name_are_those_that_exist_and_those_said_not_to() -> None:
     assert set(ChecksSpec.model_fields) == {name for name, _ in CHECKS} | set(NOT_BUILT)
     assert not {name for name, _ in CHECKS} & set(NOT_BUILT)
+
+
+def test_the_corpora_a_campaign_may_name_are_those_that_are_bundled() -> None:
+    assert CORPORA == BUNDLED
 
 
 def test_checks_keep_what_was_written_and_nothing_else() -> None:

@@ -31,7 +31,7 @@ CAMPAIGN = Campaign.model_validate(
             },
             {
                 "name": "talk",
-                "prompts": {"source": "s", "tokens": 300, "count": 2, "turns": 5},
+                "prompts": {"source": "s", "tokens": 300, "count": 2, "turns": 5, "growth": 50},
                 "warmup": {"count": 1},
                 "cache": "session",
             },
@@ -49,13 +49,14 @@ def test_every_token_that_is_sent_is_counted_warm_up_and_priming_included() -> N
     load = estimate(PLAN, rates).load
     # cold: 3 + 2 requests; warm: 4 primed, 4 measured; talk: (2 + 1) conversations of 5 turns
     assert load.requests == 5 + 8 + 15
-    assert load.prompt_tokens == 5 * 100 + 8 * 200 + 15 * 300
+    turns = 300 + 350 + 400 + 450 + 500
+    assert load.prompt_tokens == 5 * 100 + 8 * 200 + 3 * turns
     assert load.output_tokens == 28 * 10
 
 
 def test_the_time_is_prefill_and_decode_at_the_stated_rates_and_the_start() -> None:
     found = estimate(PLAN, rates)
-    assert found.seconds == pytest.approx(3.0 + 6600 / 100 + 280 / 10)
+    assert found.seconds == pytest.approx(3.0 + 8100 / 100 + 280 / 10)
     assert found.basis == ("a test",)
     assert found.launches[0].cells[0] == pytest.approx(500 / 100 + 50 / 10)
 
@@ -77,6 +78,6 @@ def test_what_the_same_cell_took_before_wins_over_rates() -> None:
 def test_measured_rates_win_over_stated_ones_of_the_same_side_and_profile() -> None:
     measured = Rates(200.0, 20.0, 1.0, "the run r")
     found = estimate(PLAN, rates, History({}, {("target-only", "small"): measured}))
-    assert found.seconds == pytest.approx(1.0 + 6600 / 200 + 280 / 20)
+    assert found.seconds == pytest.approx(1.0 + 8100 / 200 + 280 / 20)
     other = estimate(PLAN, rates, History({}, {("target-only", "large"): measured}))
     assert other.basis == ("a test",)
