@@ -94,9 +94,10 @@ def _is_ours(server: RunningServer) -> bool | None:
     if not owners:
         return None
     tree = _tree(server.process.guard_pid)
-    for owner in owners:
-        if owner.pid in tree or _carries(owner, server.process.owned.marker):
-            return True
+    marker = server.process.owned.marker
+    # Every one of them: a shared port would send some requests to somebody else's server.
+    if all(owner.pid in tree or _carries(owner, marker) for owner in owners):
+        return True
     raise _failed(
         server,
         f"is not what listens on port {server.port}: {who_listens(server.port)} is",

@@ -147,27 +147,6 @@ def resolve(
     )
 
 
-def launch_identity(spec: EngineSpec, resolved: ResolvedLaunch) -> dict[str, Any]:
-    """What makes two launches the same, JSON-ready and free of this machine's paths.
-
-    The model is in it by name only; its hashes are a part of their own (see `origin`).
-    """
-    fetch = spec.model.fetch if spec.model is not None else None
-    same_model = fetch is not None and resolved.model == str(fetch.path)
-    return {
-        "definition": spec.identity(),
-        "mode": resolved.mode,
-        "profile": resolved.profile.name,
-        "kind": resolved.kind,
-        "args": resolved.args,
-        "env": resolved.env if resolved.kind == "process" else {},
-        "model": f"sha256:{fetch.sha256}"
-        if fetch is not None and same_model
-        else (Path(resolved.model).name if resolved.model else None),
-        "url": resolved.url,
-    }
-
-
 def command_line(resolved: ResolvedLaunch, *, port: int | None = None) -> str:
     """A line to paste into a shell that starts the same thing by hand."""
     if resolved.kind == "attach":
