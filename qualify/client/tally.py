@@ -100,6 +100,8 @@ class Tally:
         if not self.events or any(e.ids is None for e in visible):
             return None
         named = tuple(i for e in self.events for i in e.ids or ())
+        if not named:
+            return None
         n = self.completion_tokens
         enough = (n, n - 1) if n is not None and self.finish_reason == "stop" else (n,)
         if n is not None and len(named) not in enough:
