@@ -40,7 +40,8 @@ class DelayProbe:
     Use as `async with DelayProbe() as probe`. A selector rounds its waits up to a whole
     millisecond, so figures up to about 1.2 ms say nothing; larger ones say that the loop was
     busy (or the process not scheduled) and that reads of that moment may be stamped late by
-    as much. A timer each 10 ms costs about 0.2% of a core.
+    as much. A stall that begins and ends between two ticks is missed. A timer each 10 ms
+    costs about 0.2% of a core.
     """
 
     def __init__(self, clock: Clock = CLOCK, interval_s: float = 0.01) -> None:

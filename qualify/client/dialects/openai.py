@@ -26,15 +26,15 @@ class OpenAIFolder:
         self._common(payload, tally)
         choice = self._choice(payload, tally)
         if choice is None:
-            if isinstance(payload.get("usage"), Mapping):
+            if isinstance(payload.get("usage"), dict):
                 tally.closing_usage = True
             return
         tally.closing_usage = False
         body: Mapping[str, Any] = choice
-        if isinstance(choice.get("delta"), Mapping):
+        if isinstance(choice.get("delta"), dict):
             body = choice["delta"]
             self._check_api("chat", tally)
-        elif isinstance(choice.get("message"), Mapping):
+        elif isinstance(choice.get("message"), dict):
             # The whole message again at the end of some streams: only news if nothing came.
             body = {} if tally.events else choice["message"]
         elif "text" in choice:
@@ -46,7 +46,7 @@ class OpenAIFolder:
         choice = self._choice(payload, tally)
         if choice is not None:
             message = choice.get("message")
-            body = message if isinstance(message, Mapping) else choice
+            body = message if isinstance(message, dict) else choice
             self._deltas(payload, choice, body, t_s, tally)
 
     def finish(self, tally: Tally) -> None:
@@ -62,7 +62,7 @@ class OpenAIFolder:
             if payload.get(key) is not None:
                 tally.extras[key] = payload[key]
         usage = payload.get("usage")
-        if isinstance(usage, Mapping):
+        if isinstance(usage, dict):
             _usage(usage, tally)
         cached = values.count(values.mapping(payload.get("timings")).get("cache_n"))
         if cached is not None and tally.cached_tokens is None:
@@ -74,7 +74,7 @@ class OpenAIFolder:
             return None
         first: Mapping[str, Any] | None = None
         for choice in choices:
-            if not isinstance(choice, Mapping):
+            if not isinstance(choice, dict):
                 continue
             if choice.get("index") in (None, 0):
                 first = first or choice
@@ -100,10 +100,10 @@ class OpenAIFolder:
             total=_running(payload),
             entries=_logprob_entries(choice.get("logprobs")),
         )
-        if isinstance(choice.get("meta_info"), Mapping):
+        if isinstance(choice.get("meta_info"), dict):
             tally.extras["meta_info"] = choice["meta_info"]
         reason = choice.get("finish_reason")
-        if isinstance(reason, Mapping):
+        if isinstance(reason, dict):
             tally.extras["finish_detail"] = reason
             reason = reason.get("type")
         if isinstance(reason, str) and reason:
@@ -117,11 +117,11 @@ class OpenAIFolder:
         if not isinstance(calls, list):
             calls = []
         legacy = body.get("function_call")
-        if isinstance(legacy, Mapping):
+        if isinstance(legacy, dict):
             calls = [*calls, {"index": 0, "function": legacy}]
         pieces = []
         for position, call in enumerate(calls):
-            if not isinstance(call, Mapping):
+            if not isinstance(call, dict):
                 continue
             index = values.count(call.get("index"))
             kept = self._tools.setdefault(

@@ -77,7 +77,7 @@ class SGLangFolder:
             if value is not None:
                 setattr(tally, name, value)
         reason = meta.get("finish_reason")
-        if isinstance(reason, Mapping):
+        if isinstance(reason, dict):
             tally.extras["finish_detail"] = dict(reason)
             message = reason.get("message")
             reason = reason.get("type")
