@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from specdec import __version__
 from specdec.errors import SpecdecError
 from specdec.serve_command import serve
-from specdec.weights import AuditReport, audit
+
+if TYPE_CHECKING:
+    from specdec.weights import AuditReport
 
 
 @click.group()
@@ -31,6 +34,9 @@ def audit_command(model: Path, as_json: bool) -> None:
 
     Exit status 0: it can be served; 1: the named tensors are at fault.
     """
+    # Here, so that no other command waits for the model library.
+    from specdec.weights import audit
+
     try:
         report = audit(model)
     except SpecdecError as error:
@@ -44,7 +50,7 @@ def audit_command(model: Path, as_json: bool) -> None:
 
 
 def _as_json(report: AuditReport) -> dict[str, object]:
-    fields = {name: getattr(report, name) for name in AuditReport.__dataclass_fields__}
+    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
     return {"ok": report.ok, **fields, "path": str(report.path)}
 
 

@@ -91,7 +91,8 @@ class RunnerInfo:
     parameters: int
     weight_bytes: int
     kv_bytes_per_token: int
-    state_bytes_per_slot: int
+    state_bytes_per_slot: int  # recurrent state and convolution rows together
+    conv_bytes_per_slot: int  # the convolution rows' part of it
     max_total_tokens: int
     max_running_requests: int
     page_size: int

@@ -16,13 +16,22 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
     half = info.kv_bytes_per_token * info.max_total_tokens // 2
     logger.info(
         logs.kv_pool_line(
-            dtype=info.dtype, tokens=info.max_total_tokens, k_bytes=half, v_bytes=half
+            dtype=f"torch.{info.dtype}", tokens=info.max_total_tokens, k_bytes=half, v_bytes=half
+        )
+    )
+    slots = info.max_running_requests
+    logger.info(
+        logs.state_pool_line(
+            slots=slots,
+            conv_bytes=slots * info.conv_bytes_per_slot,
+            state_bytes=slots * (info.state_bytes_per_slot - info.conv_bytes_per_slot),
+            row_state_bytes=0,  # a rejected row leaves no state to undo, so none is kept
         )
     )
     asked, granted = settings.max_total_tokens, info.max_total_tokens
     if asked is not None and granted < asked:
         logger.warning(logs.pool_cap_line(asked=asked, granted=granted))
-    if info.max_running_requests < settings.max_running_requests:
+    if slots < settings.max_running_requests:
         logger.warning(
             logs.running_cap_line(capped=info.max_running_requests, slots=info.max_running_requests)
         )

@@ -91,8 +91,13 @@ def kv_bytes_per_token(config: ModelConfig, with_drafter: bool) -> int:
 def state_bytes_per_slot(config: ModelConfig) -> int:
     """FP32 bytes of one slot's recurrent state and convolution rows, both buffers."""
     matrix = config.linear_value_heads * config.linear_key_dim * config.linear_value_dim
+    return config.layer_types.count(LINEAR) * 2 * 4 * matrix + conv_bytes_per_slot(config)
+
+
+def conv_bytes_per_slot(config: ModelConfig) -> int:
+    """FP32 bytes of one slot's convolution rows, both buffers."""
     rows = (config.conv_kernel - 1 + BLOCK) * _row_width(config)
-    return config.layer_types.count(LINEAR) * 2 * 4 * (matrix + rows)
+    return config.layer_types.count(LINEAR) * 2 * 4 * rows
 
 
 def _row_width(config: ModelConfig) -> int:

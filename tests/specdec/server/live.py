@@ -69,7 +69,12 @@ def serve(
             settings.decode_log_interval, histograms=metrics.histograms if metrics else None
         )
         engine = Engine(load_runner, tokenizer, reporter, settings.max_queued_requests)
-        await engine.start()
+        try:
+            await engine.start()
+        except Exception as error:
+            box["error"] = error
+            up.set()
+            return
         state = ServerState(settings, engine, tokenizer, metrics)
         config = uvicorn.Config(build_app(state), log_config=None, lifespan="off")
         server = uvicorn.Server(config)
@@ -80,7 +85,9 @@ def serve(
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    assert up.wait(30), "the server did not start"
+    assert up.wait(60), "the server did not start"
+    if "error" in box:
+        raise box["error"]
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
         yield Live(client, box["engine"], box["state"], url, box["loop"])
