@@ -74,7 +74,12 @@ _POSITIVE = click.IntRange(min=1)
     type=click.IntRange(min=2),
     help="Most tokens, input and output, of one request. [default: the checkpoint's own]",
 )
-@click.option("--page-size", type=_POSITIVE, default=_D.page_size, help="Tokens in a KV page.")
+@click.option(
+    "--page-size",
+    type=click.IntRange(min=64),
+    default=_D.page_size,
+    help="Tokens in a KV page, x 64.",
+)
 @click.option(
     "--random-seed",
     type=click.IntRange(0, 2**63 - 1),

@@ -35,7 +35,11 @@ class Totals:
     replay_s: float = 0.0
 
     def add_step(self, results: list[StepResult]) -> None:
-        """Add what one step did. Seconds are the step's own, so they are added once."""
+        """Add what one step did.
+
+        A prefill step computes its sequences one after another, so their seconds add up; a decode
+        step is lived through by all of its sequences together, so its seconds count once.
+        """
         for result in results:
             stats = result.stats
             self.prefilled_tokens += result.prefilled_tokens
@@ -47,9 +51,12 @@ class Totals:
             self.rollbacks += stats.rollbacks
             self.replayed_tokens += stats.replayed_tokens
             self.nonfinite_draft_logits += stats.nonfinite_draft_logits
-        for name in ("prefill_s", "priming_s", "draft_s", "verify_s", "replay_s"):
-            longest = max((getattr(r.stats, name) for r in results), default=0.0)
-            setattr(self, name, getattr(self, name) + longest)
+            self.prefill_s += stats.prefill_s
+            self.priming_s += stats.priming_s
+        every = [result.stats for result in results]
+        self.draft_s += max((stats.draft_s for stats in every), default=0.0)
+        self.verify_s += max((stats.verify_s for stats in every), default=0.0)
+        self.replay_s += max((stats.replay_s for stats in every), default=0.0)
 
     def since(self, earlier: Totals) -> Totals:
         """The difference to an earlier copy."""

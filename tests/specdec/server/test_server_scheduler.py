@@ -342,3 +342,17 @@ def test_whatever_is_mixed_every_request_ends_once_and_nothing_is_left(
             assert bench.output(rid) == expected
         else:
             assert bench.output(rid) == expected[: len(bench.output(rid))]
+
+
+def test_seconds_of_a_shared_step_count_once_and_those_of_prefill_add_up() -> None:
+    from specdec.request import Sequence, StepResult, StepStats
+    from specdec.totals import Totals
+
+    sequence = Sequence("a", (1,), SamplingParams(), seed=0)
+    decode = StepResult(sequence, (5,), StepStats(verify_steps=1, draft_s=0.5, verify_s=1.0))
+    prefill = StepResult(sequence, (), StepStats(prefill_s=2.0, priming_s=0.25), 7)
+    totals = Totals()
+    totals.add_step([decode, decode])
+    totals.add_step([prefill, prefill])
+    assert (totals.draft_s, totals.verify_s, totals.verify_steps) == (0.5, 1.0, 2)
+    assert (totals.prefill_s, totals.priming_s, totals.prefilled_tokens) == (4.0, 0.5, 14)
