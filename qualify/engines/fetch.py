@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from qualify.engines.hashes import file_sha256
-from qualify.engines.spec import EngineSpec, FetchRecipe
+from qualify.engines.nouns import EngineSpec, FetchRecipe
 from qualify.errors import EngineError
 
 Progress = Callable[[str], None]

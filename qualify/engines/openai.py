@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import httpx
 
-from qualify.client.reply import Arrival, HttpRequest, RawReply, Reply
+from qualify.client.reply import HttpRequest, RawReply, Reply
 from qualify.client.stream import fold_openai
 from qualify.engines import counters as names
 from qualify.engines.control import Answer, Control, first_integer, integer, text_or_none
+from qualify.engines.openai_forms import (
+    FORMS,
+    PROBE_IDS,
+    PROBE_TEXT,
+    PROBE_TIMEOUT_S,
+    Api,
+    Form,
+    as_reply,
+    request_body,
+)
 from qualify.engines.prometheus import parse_counters
 from qualify.engines.protocol import (
     Capabilities,
@@ -30,29 +39,6 @@ from qualify.engines.speculation import from_llamacpp, from_vllm
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
 
-PROBE_IDS = (100, 200, 300)
-PROBE_TEXT = "One, two"
-PROBE_TIMEOUT_S = 900.0  # a cold server may compile for minutes at its first request
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a request may be written for this server."""
-
-    token_ids: bool
-    ignore_eos: bool
-    return_ids: bool
-
-
-FORMS = (
-    Form(True, True, True),
-    Form(True, True, False),
-    Form(True, False, False),
-    Form(False, True, True),
-    Form(False, True, False),
-    Form(False, False, False),
-)
-
 
 class OpenAIProtocol:
     """See `EngineProtocol`. api: which route measured requests take."""
@@ -64,14 +50,14 @@ class OpenAIProtocol:
         base_url: str,
         *,
         model: str | None = None,
-        api: Literal["completions", "chat"] = "completions",
+        api: Api = "completions",
         drafter: str | None = None,
         no_prefix_cache: bool | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._model = model
-        self._api: Literal["completions", "chat"] = api
+        self._api: Api = api
         self._drafter = drafter
         self._no_prefix_cache = no_prefix_cache
         self._form: Form | None = None
@@ -113,8 +99,11 @@ class OpenAIProtocol:
             await self.describe()
         last: Answer | None = None
         for form in FORMS if self._api == "completions" else FORMS[3:]:
-            last = await self._probe(form)
-            reply = self._fold(last) if last.ok else None
+            given: Any = list(PROBE_IDS) if form.token_ids else PROBE_TEXT
+            probe = Sampling(output_tokens=1, ignore_eos=form.ignore_eos)
+            body = request_body(form, self._api, self._model, given, probe)
+            last = await self._control.post(self._path, body, timeout_s=PROBE_TIMEOUT_S)
+            reply = as_reply(last) if last.ok else None
             if reply is None or reply.failure is not None:
                 continue
             if form.token_ids and reply.usage.prompt_tokens != len(PROBE_IDS):
@@ -136,57 +125,9 @@ class OpenAIProtocol:
             "A server that reports no usage in its streams cannot be measured (rule 1).",
         )
 
-    async def _probe(self, form: Form) -> Answer:
-        given: Any = list(PROBE_IDS) if form.token_ids else PROBE_TEXT
-        body = self._body(form, given, Sampling(output_tokens=1, ignore_eos=form.ignore_eos))
-        return await self._control.post(self._path, body, timeout_s=PROBE_TIMEOUT_S)
-
-    def _fold(self, answer: Answer) -> Reply:
-        data = answer.text.encode()
-        kind = (
-            "text/event-stream"
-            if data.lstrip().startswith((b"data:", b":"))
-            else "application/json"
-        )
-        raw = RawReply(
-            status=answer.status,
-            headers=(("content-type", kind),),
-            arrivals=(Arrival(0.0, data),),
-            end="complete",
-            detail=None,
-            t_sent=0.0,
-            t_headers_s=0.0,
-            t_end_s=0.0,
-            started_at=datetime.now(UTC).isoformat(),
-        )
-        return fold_openai(raw)
-
     @property
     def _path(self) -> str:
         return "/v1/completions" if self._api == "completions" else "/v1/chat/completions"
-
-    def _body(self, form: Form, given: Any, sampling: Sampling) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._model or "default",
-            "max_tokens": sampling.output_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if self._api == "completions":
-            body["prompt"] = given
-        else:
-            body["messages"] = [{"role": "user", "content": given}]
-        if sampling.top_k is not None:
-            body["top_k"] = sampling.top_k
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        if form.ignore_eos:
-            body["ignore_eos"] = sampling.ignore_eos
-        if form.return_ids:
-            body["return_token_ids"] = True
-        return body
 
     def encode(
         self,
@@ -221,7 +162,8 @@ class OpenAIProtocol:
                 f"re-tokenise to its {len(prompt.ids)} tokens.",
                 "Choose another seed: or source for this workload, or an engine that takes ids.",
             )
-        body = self._body(form, list(prompt.ids) if use_ids else prompt.text, sampling)
+        sent = list(prompt.ids) if use_ids else prompt.text
+        body = request_body(form, self._api, self._model, sent, sampling)
         return HttpRequest(
             "POST",
             self.base_url + self._path,

@@ -10,13 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from qualify.engines.definition import DefinitionError
-from qualify.engines.spec import (
-    PLACEHOLDER,
-    Constraint,
-    EngineSpec,
-    Mode,
-    Profile,
-)
+from qualify.engines.nouns import Constraint, EngineSpec, Mode, Profile
+from qualify.engines.spec import PLACEHOLDER
 from qualify.engines.spec_schema import ArgValue
 from qualify.errors import UsageError
 from qualify.paths import data_root

@@ -15,7 +15,7 @@ from typing import Any
 from qualify.engines.control import first_integer, integer
 from qualify.records.schema import Speculation
 
-_PHASES = {"draft": "draft_s", "verify": "verify_s", "replay": "replay_s", "priming": "priming_s"}
+_PHASES = ("prefill", "priming", "draft", "verify", "replay")
 
 
 def from_sglang(meta: Mapping[str, Any]) -> Speculation | None:
@@ -25,42 +25,40 @@ def from_sglang(meta: Mapping[str, Any]) -> Speculation | None:
     told from "no speculation". P is nominal there (V times the draft width) even when a step
     was capped; the bundled engine, which reports plain tokens too, counts real proposals.
     """
-    verify = first_integer(meta, "spec_verify_ct", "verify_steps", "spec_verify_steps")
-    plain = _extra(meta, "plain_tokens")
-    if verify is None and plain is None:
+    plain = integer(meta.get("plain_tokens"))
+    own = plain is not None  # only the bundled engine says how many tokens were not speculated
+    verify = first_integer(meta, "verify_steps", "spec_verify_ct")
+    if verify is None:
         return None
     histogram = _histogram(
         meta.get("spec_correct_drafts_histogram", meta.get("spec_accept_histogram"))
     )
-    prefill = _extra(meta, "prefill_tokens")
-    own = plain is not None
     return Speculation(
         source="meta_info" if own else "sglang meta_info (P = V x planned drafts)",
-        V=verify if verify is not None else 0,
+        V=verify,
         P=first_integer(
             meta,
+            "proposed_drafts",
             "spec_num_proposed_drafts",
             "spec_proposed_drafts",
             "spec_draft_token_num",
-            "proposed_drafts",
         ),
         C=first_integer(
             meta,
+            "correct_drafts",
             "spec_num_correct_drafts",
             "spec_accepted_drafts",
             "spec_accept_token_num",
-            "correct_drafts",
         ),
-        N0=prefill if own else 1,
+        N0=integer(meta.get("prefill_tokens")) if own else 1,
         T=plain,
-        W=_extra(meta, "trimmed_tokens"),
+        W=integer(meta.get("trimmed_tokens")),
         histogram=histogram,
         derived=() if own else ("N0",),  # prefill gives the first token
         phases_s={
-            name: float(meta[found])
-            for name, key in _PHASES.items()
-            for found in (key, f"spec_{key}")
-            if isinstance(meta.get(found), int | float)
+            name: float(meta[f"{name}_s"])
+            for name in _PHASES
+            if isinstance(meta.get(f"{name}_s"), int | float)
         },
     )
 
@@ -148,10 +146,6 @@ def _histogram_of(accepted: Sequence[int]) -> tuple[int, ...] | None:
     if any(a < 0 for a in accepted):
         return None
     return tuple(sum(a == k for a in accepted) for k in range(max(accepted) + 1))
-
-
-def _extra(meta: Mapping[str, Any], name: str) -> int | None:
-    return first_integer(meta, f"spec_{name}", name)
 
 
 def _histogram(value: Any) -> tuple[int, ...] | None:

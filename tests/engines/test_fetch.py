@@ -12,7 +12,8 @@ import pytest
 
 from qualify.engines.fetch import ensure_model, fetch
 from qualify.engines.hashes import checkpoint_digest, checkpoint_hashes, file_sha256
-from qualify.engines.spec import FetchRecipe, load_engine
+from qualify.engines.nouns import FetchRecipe
+from qualify.engines.spec import load_engine
 from qualify.errors import EngineError
 
 DATA = b"weights" * 1000
@@ -98,7 +99,7 @@ def test_a_cache_that_cannot_be_written_is_refused(
 def test_two_processes_at_once_fetch_once(tmp_path: Path) -> None:
     wheel(tmp_path / "index")
     code = (
-        "from qualify.engines.fetch import fetch; from qualify.engines.spec import FetchRecipe;"
+        "from qualify.engines.fetch import fetch; from qualify.engines.nouns import FetchRecipe;"
         f"print(fetch(FetchRecipe('toy-model', '1.0', 'toy_model/weights.gguf', "
         f"{recipe().sha256!r}), progress=lambda t: print('FETCHING')))"
     )

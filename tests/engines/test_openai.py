@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from qualify.engines.openai import PROBE_IDS, OpenAIProtocol
+from qualify.engines.openai import OpenAIProtocol
+from qualify.engines.openai_forms import PROBE_IDS
 from qualify.engines.protocol import Sampling
 from qualify.errors import CellError
 from tests.engines.protocols import GREEDY, Desk, body_of, prompt, sse
