@@ -7,6 +7,7 @@ the pages it will probably need are free and not another's likely continuation.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from specdec.errors import PoolExhausted
@@ -28,7 +29,7 @@ class Pages:
         self.count = total_tokens // page_size
         self._free = [True] * self.count
         self._free_count = self.count
-        self._holdings: dict[str, Holding] = {}
+        self._holdings: dict[Hashable, Holding] = {}
 
     @property
     def total_tokens(self) -> int:
@@ -49,7 +50,7 @@ class Pages:
     def free_pages(self) -> int:
         return self._free_count
 
-    def grow(self, owner: str, pages: list[int], count: int, expected_tokens: int) -> None:
+    def grow(self, owner: Hashable, pages: list[int], count: int, expected_tokens: int) -> None:
         """Append ``count`` pages to the owner's list. Raises PoolExhausted before any change."""
         if count > self._free_count:
             raise PoolExhausted(
@@ -64,7 +65,7 @@ class Pages:
             self._free_count -= 1
             pages.append(page)
 
-    def give_back(self, owner: str) -> list[int]:
+    def give_back(self, owner: Hashable) -> list[int]:
         """Free all pages of the owner; returns them. Nothing held is nothing freed."""
         holding = self._holdings.pop(owner, None)
         if holding is None:
@@ -84,7 +85,7 @@ class Pages:
         assert self._free_count == sum(self._free), "the free count is wrong"
         assert len(owned) + self._free_count == self.count, "a page is neither free nor owned"
 
-    def _next_page(self, owner: str, holding: Holding) -> int:
+    def _next_page(self, owner: Hashable, holding: Holding) -> int:
         if holding.pages:
             neighbour = holding.pages[-1] + 1
             if neighbour < self.count and self._free[neighbour]:
@@ -98,7 +99,7 @@ class Pages:
                 return min(fitting, key=lambda run: run[1])[0]
         return max(self._free_runs(set()), key=lambda run: run[1])[0]
 
-    def _likely_continuations(self, owner: str) -> set[int]:
+    def _likely_continuations(self, owner: Hashable) -> set[int]:
         likely: set[int] = set()
         for name, holding in self._holdings.items():
             if name != owner and holding.pages:

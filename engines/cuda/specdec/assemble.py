@@ -1,0 +1,123 @@
+"""From a checkpoint folder to a model ready to run, and the facts about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from specdec.config import ModelConfig
+from specdec.contract import RunnerInfo, RunnerOptions
+from specdec.errors import CheckpointError, SpecdecError
+from specdec.layers.linear import Products
+from specdec.model import Shared, Target
+from specdec.mtp import MtpHead
+from specdec.numerics import choose_products
+from specdec.plan import BLOCK, KV_BLOCK
+from specdec.selfcheck import check_rows
+from specdec.state import conv_bytes_per_slot, kv_bytes_per_token, state_bytes_per_slot
+from specdec.weights import load_checkpoint
+
+POOL_TOKENS_BY_DEFAULT = 65_536
+MOST_DRAFT_STEPS = BLOCK - 1  # the anchor and its drafts then span two blocks at most
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The model's parts; ``head`` is there in mode mtp."""
+
+    config: ModelConfig
+    target: Target
+    head: MtpHead | None
+    products: Products
+    device: torch.device
+    info: RunnerInfo
+
+
+@torch.inference_mode()
+def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
+    """Load strictly, build, and check row independence. Raises CheckpointError, SpecdecError."""
+    check_options(options)
+    device = pick_device(options.device)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    checkpoint = load_checkpoint(model_dir)
+    config = checkpoint.config
+    if options.mode == "mtp" and not config.mtp_layers:
+        raise CheckpointError(
+            f"{model_dir} has no MTP head (mtp_num_hidden_layers is 0).",
+            "Serve it with --mode target-only.",
+        )
+    context = min(options.context_length or config.context_length, config.context_length)
+    products = choose_products(device, list(checkpoint.tensors.values()))
+    tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
+    shared = Shared(config, tensors, products, context, device)
+    target = Target(config, tensors, products, shared)
+    head = MtpHead(config, tensors, products, shared) if options.mode == "mtp" else None
+    pool = options.max_total_tokens or min(
+        options.max_running_requests * context, POOL_TOKENS_BY_DEFAULT
+    )
+    info = RunnerInfo(
+        model_path=model_dir,
+        architecture=config.architecture,
+        mode=options.mode,
+        device=str(device),
+        dtype="float32",
+        vocab_size=config.vocab_size,
+        context_length=context,
+        eos_token_ids=config.eos_token_ids,
+        parameters=checkpoint.report.parameters,
+        weight_bytes=4 * checkpoint.report.parameters,
+        kv_bytes_per_token=kv_bytes_per_token(config, head is not None),
+        state_bytes_per_slot=state_bytes_per_slot(config),
+        conv_bytes_per_slot=conv_bytes_per_slot(config),
+        max_total_tokens=pool // options.page_size * options.page_size,
+        max_running_requests=options.max_running_requests,
+        page_size=options.page_size,
+        draft_steps=options.draft_steps if head else 0,
+        adaptive=options.adaptive and head is not None,
+        prefill_chunk_tokens=options.prefill_chunk_tokens,
+        invariance=check_rows(target, config, products, device),
+    )
+    if info.invariance.prefill_rows == 0:
+        whole = replace(info.invariance, prefill_rows=options.prefill_chunk_tokens)
+        info = replace(info, invariance=whole)
+    return Assembled(config, target, head, products, device, info)
+
+
+def check_options(options: RunnerOptions) -> None:
+    """Raise SpecdecError for launch settings that cannot work."""
+    pool = options.max_total_tokens
+    faults = [
+        (
+            not 1 <= options.draft_steps <= MOST_DRAFT_STEPS,
+            f"--draft-steps must be from 1 to {MOST_DRAFT_STEPS}",
+        ),
+        (options.prefill_chunk_tokens < 1, "--prefill-chunk-tokens must be at least 1"),
+        (options.max_running_requests < 1, "--max-running-requests must be at least 1"),
+        (
+            options.page_size < KV_BLOCK or options.page_size % KV_BLOCK != 0,
+            f"--page-size must be a multiple of {KV_BLOCK}",
+        ),
+        (pool is not None and pool < options.page_size, "--max-total-tokens holds no page"),
+        (
+            options.context_length is not None and options.context_length < 2,
+            "--context-length must be at least 2",
+        ),
+        (options.threads is not None and options.threads < 1, "--threads must be at least 1"),
+    ]
+    for wrong, sentence in faults:
+        if wrong:
+            raise SpecdecError(f"{sentence}.", "Change it and start again.")
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one. Raises SpecdecError if the asked one is not there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if not name.startswith(("cpu", "cuda")):
+        raise SpecdecError(f"--device {name} is unknown.", "Use auto, cpu, cuda or cuda:N.")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise SpecdecError("--device cuda: PyTorch sees no CUDA device.", "Use --device cpu.")
+    return torch.device(name)

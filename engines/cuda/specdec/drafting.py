@@ -1,0 +1,141 @@
+"""Drafts from the MTP head for a batch of sequences, and the rows it still owes.
+
+The head's row i needs the target's hidden row i and token i + 1. Rows whose token is not known yet,
+or that nobody has needed, wait here (``_owed``); each draft step first writes them. After a
+rejection the rows that came from drafts are simply written again from the target's hidden rows, so
+the head's keys and values never depend on what was proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specdec.mtp import MtpHead
+from specdec.plan import AttentionJob, attention_jobs, pool_rows
+from specdec.request import Sequence
+from specdec.sampling import Purpose, distribution, draw, uniform
+from specdec.state import KvState
+
+
+@dataclass
+class Drafts:
+    """One sequence's proposals: token ids, the distribution each was drawn from (sampled requests
+    only), and how many rows of draft logits were not finite (drafting stops there)."""
+
+    tokens: list[int] = field(default_factory=list)
+    proposals: list[Tensor] = field(default_factory=list)
+    nonfinite: int = 0
+
+
+class MtpDrafter:
+    """Drives the head over pages of ``page_size`` rows in ``kv``."""
+
+    def __init__(self, head: MtpHead, kv: KvState, page_size: int, device: torch.device) -> None:
+        self._head = head
+        self._kv = kv
+        self._page_size = page_size
+        self._device = device
+        self._owed: dict[Sequence, Tensor] = {}  # hidden rows up to the last one computed
+
+    def remember(self, seq: Sequence, hidden: Tensor) -> None:
+        """Take the hidden rows [rows, hidden] of the positions just committed."""
+        owed = self._owed.get(seq)
+        self._owed[seq] = hidden if owed is None else torch.cat((owed, hidden))
+
+    def forget(self, seq: Sequence) -> None:
+        self._owed.pop(seq, None)
+
+    def prime(self, seq: Sequence) -> None:
+        """Write all owed rows but the newest, which the next draft step needs whole."""
+        rows = len(self._owed[seq]) - 1
+        if rows:
+            first = seq.computed - 1 - rows
+            self._prime([(seq, self._owed[seq][:rows], first)])
+            self._owed[seq] = self._owed[seq][rows:]
+
+    def draft(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
+        """Propose ``widths[i]`` >= 1 tokens for each sequence."""
+        drafts = [Drafts() for _ in seqs]
+        owed = [(seq, self._owed.pop(seq)) for seq in seqs]
+        x, queries, gates = self._prime(
+            [(seq, rows, seq.computed - len(rows)) for seq, rows in owed]
+        )
+        counts = torch.tensor([len(rows) for _, rows in owed])
+        last = (counts.cumsum(0) - 1).to(self._device)
+        x, queries, gates = (t.index_select(0, last) for t in (x, queries, gates))
+        active = list(range(len(seqs)))
+        depth = 0
+        while True:
+            jobs = [
+                job
+                for row, i in enumerate(active)
+                for job in self._jobs(seqs[i], seqs[i].computed - 1 + depth, row)
+            ]
+            hidden, logits = self._head.predict(x, queries, gates, jobs, self._kv)
+            self._choose(seqs, active, logits, drafts)
+            depth += 1
+            going = [
+                row for row, i in enumerate(active) if widths[i] > depth and not drafts[i].nonfinite
+            ]
+            if not going:
+                return drafts
+            if len(going) < len(active):
+                hidden = hidden.index_select(0, torch.tensor(going, device=self._device))
+                active = [active[row] for row in going]
+            x, queries, gates = self._next(seqs, active, hidden, drafts, depth)
+
+    def _next(
+        self,
+        seqs: Seq[Sequence],
+        active: list[int],
+        hidden: Tensor,
+        drafts: list[Drafts],
+        depth: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ids = [drafts[i].tokens[-1] for i in active]
+        positions = [seqs[i].computed - 1 + depth for i in active]
+        rows = [
+            pool_rows(seqs[i].pages, p, p + 1, self._page_size)[0]
+            for i, p in zip(active, positions, strict=True)
+        ]
+        index = torch.tensor((ids, positions, rows)).to(self._device)
+        return self._head.prime(index[0], hidden, index[1], index[2], self._kv)
+
+    def _prime(self, owed: Seq[tuple[Sequence, Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Write rows ``first``, ``first + 1``, … of each sequence from target hidden rows."""
+        ids: list[int] = []
+        positions: list[int] = []
+        rows: list[int] = []
+        for seq, hidden, first in owed:
+            stop = first + len(hidden)
+            ids += seq.tokens(first + 1, stop + 1)
+            positions += range(first, stop)
+            rows += pool_rows(seq.pages, first, stop, self._page_size)
+        index = torch.tensor((ids, positions, rows)).to(self._device)
+        hidden = owed[0][1] if len(owed) == 1 else torch.cat([rows for _, rows, _ in owed])
+        return self._head.prime(index[0], hidden, index[1], index[2], self._kv)
+
+    def _jobs(self, seq: Sequence, position: int, row: int) -> list[AttentionJob]:
+        return attention_jobs(seq.pages, position, position + 1, row, self._page_size, self._device)
+
+    def _choose(
+        self, seqs: Seq[Sequence], active: list[int], logits: Tensor, drafts: list[Drafts]
+    ) -> None:
+        finite = torch.isfinite(logits).all(1).tolist()
+        best = logits.argmax(1).tolist()
+        for row, i in enumerate(active):
+            seq, mine = seqs[i], drafts[i]
+            if not finite[row]:
+                mine.nonfinite += 1
+                continue
+            token = best[row]
+            if seq.params.temperature > 0:
+                proposal = distribution(logits[row], seq.params)
+                position = seq.total_tokens + len(mine.tokens)
+                token = draw(proposal, uniform(seq.seed, position, Purpose.DRAFT))
+                mine.proposals.append(proposal)
+            mine.tokens.append(token)

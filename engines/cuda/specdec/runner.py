@@ -1,0 +1,382 @@
+"""The engine's core behind ``contract.DecodeRunner``: sequences in, committed tokens out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec.admission import check_request
+from specdec.assemble import Assembled, assemble
+from specdec.contract import RunnerInfo, RunnerOptions
+from specdec.drafting import Drafts, MtpDrafter
+from specdec.errors import PoolExhausted
+from specdec.pages import Pages
+from specdec.plan import Span, plan_pass
+from specdec.request import (
+    Finish,
+    Phase,
+    SamplingParams,
+    Sequence,
+    StepResult,
+    StepStats,
+    TokenLogprob,
+)
+from specdec.sampling import Purpose, distribution, draw, token_logprob, uniform
+from specdec.speculate import (
+    Commit,
+    Verdict,
+    accept_greedy,
+    accept_sampled,
+    commit,
+    next_width,
+    step_counts,
+)
+from specdec.state import ModelState
+from specdec.tally import add_step
+
+NONFINITE_DRAFT = "The drafter produced logits that are not finite."
+NONFINITE_TARGET = "The model produced logits that are not finite."
+
+
+class Runner:
+    """One model on one device with its state. See ``contract.py`` for what each call promises."""
+
+    def __init__(self, parts: Assembled, options: RunnerOptions) -> None:
+        self._parts = parts
+        self._target = parts.target
+        self._device = parts.device
+        self._taps = parts.config.conv_kernel - 1
+        self._random_seed = options.random_seed
+        self._made = 0
+        info = parts.info
+        self._pages = Pages(info.max_total_tokens, info.page_size)
+        self._state = ModelState(
+            parts.config,
+            info.max_running_requests,
+            self._pages.total_tokens,
+            parts.head is not None,
+            parts.device,
+        )
+        self._slots = list(range(info.max_running_requests))[::-1]
+        self._drafter: MtpDrafter | None = None
+        if parts.head is not None:
+            assert self._state.drafter is not None
+            self._drafter = MtpDrafter(
+                parts.head, self._state.drafter, info.page_size, parts.device
+            )
+
+    @classmethod
+    def load(cls, model_dir: Path, options: RunnerOptions | None = None) -> Runner:
+        """Read a checkpoint strictly and prepare it. Raises CheckpointError, SpecdecError."""
+        options = options or RunnerOptions()
+        return cls(assemble(Path(model_dir), options), options)
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._parts.info
+
+    @property
+    def pool(self) -> Pages:
+        return self._pages
+
+    @property
+    def free_slots(self) -> int:
+        return len(self._slots)
+
+    def new_sequence(
+        self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
+    ) -> Sequence:
+        """Check a request and wrap it; takes nothing. Raises RequestRefused."""
+        check_request(prompt_ids, params, self.info)
+        self._made += 1
+        seed = self._random_seed + self._made if params.seed is None else params.seed
+        width = 1 if self.info.adaptive else self.info.draft_steps
+        return Sequence(request_id, tuple(prompt_ids), params, seed, draft_width=width)
+
+    # Slots and pages
+
+    def can_admit(self, seq: Sequence) -> bool:
+        """A slot is free, and pages for all present tokens and one more."""
+        needed = self._pages.missing(0, seq.total_tokens + 1)
+        return bool(self._slots) and needed <= self._pages.free_pages()
+
+    def admit(self, seq: Sequence) -> None:
+        """WAITING to PREFILL: takes a slot and those pages. Raises PoolExhausted."""
+        assert seq.phase is Phase.WAITING
+        if not self._slots:
+            raise PoolExhausted("No slot is free.", "Wait for a running request to end.")
+        self._grow(seq, seq.total_tokens + 1)
+        seq.slot = self._slots.pop()
+        self._state.clear_slot(seq.slot)
+        seq.phase = Phase.PREFILL
+
+    def pages_short(self, seqs: Seq[Sequence]) -> int:
+        """Pages missing for one decode step of all ``seqs``, 0 if it can run."""
+        needed = sum(self._pages.missing(len(seq.pages), seq.total_tokens) for seq in seqs)
+        return max(0, needed - self._pages.free_pages())
+
+    def retract(self, seq: Sequence) -> None:
+        """Back to WAITING: gives back slot and pages, keeps output and counters, counts it."""
+        assert seq.phase in (Phase.PREFILL, Phase.DECODE)
+        self._give_back(seq)
+        seq.phase = Phase.WAITING
+        seq.counters.retractions += 1
+
+    def release(self, seq: Sequence, finish: Finish) -> None:
+        """End a sequence in any phase and give back what it holds; a second call does nothing."""
+        if seq.phase is Phase.FINISHED:
+            return
+        self._give_back(seq)
+        seq.phase = Phase.FINISHED
+        seq.finish = finish
+
+    def trim(self, seq: Sequence, tokens: int) -> None:
+        """Discard the last ``tokens`` output ids of a finished sequence; counted in W."""
+        assert seq.phase is Phase.FINISHED
+        assert 0 <= tokens <= len(seq.output_ids)
+        if tokens:
+            del seq.output_ids[-tokens:]
+            seq.counters.trimmed_tokens += tokens
+
+    # Prefill
+
+    def next_prefill_tokens(self, seq: Sequence) -> int:
+        """Positions up to the next absolute multiple of the chunk size, or the last one."""
+        chunk = self.info.prefill_chunk_tokens
+        return min((seq.computed // chunk + 1) * chunk, _prefill_goal(seq)) - seq.computed
+
+    @torch.inference_mode()
+    def prefill_step(self, seqs: Seq[Sequence]) -> list[StepResult]:
+        """One chunk for each sequence; the last one samples the first token."""
+        return [self._prefill_chunk(seq) for seq in seqs]
+
+    def _prefill_chunk(self, seq: Sequence) -> StepResult:
+        assert seq.phase is Phase.PREFILL
+        begin = time.perf_counter()
+        tokens = self.next_prefill_tokens(seq)
+        stop = seq.computed + tokens
+        hidden = self._forward_chunk(seq, stop)
+        last = self._target.logits(hidden[-1:]) if stop == _prefill_goal(seq) else None
+        finite = last is None or bool(torch.isfinite(last).all())
+        middle = time.perf_counter()
+        if self._drafter is not None:
+            self._drafter.remember(seq, hidden)
+            self._drafter.prime(seq)
+        stats = StepStats(prefill_s=middle - begin, priming_s=time.perf_counter() - middle)
+        if last is None:
+            return self._report(seq, (), stats, prefilled=tokens)
+        seq.phase = Phase.DECODE
+        if not finite:
+            return self._report(seq, (), stats, tokens, Finish("abort", message=NONFINITE_TARGET))
+        if seq.output_ids:  # after a retraction the tokens are known already
+            return self._report(seq, (), stats, prefilled=tokens)
+        done = commit(Verdict(0, self._own_token(seq, last[0])), (), self._stops(seq))
+        seq.counters.prefill_tokens = 1
+        logprobs = self._logprobs(seq, last, done.visible)
+        return self._report(seq, done.visible, stats, tokens, self._finish(seq, done), logprobs)
+
+    def _forward_chunk(self, seq: Sequence, stop: int) -> Tensor:
+        """Hidden rows up to position ``stop``; in one pass where prefill rows are exact."""
+        pieces: list[Tensor] = []
+        while seq.computed < stop:
+            rows = min(stop - seq.computed, self.info.invariance.prefill_rows)
+            span = self._span(seq, seq.tokens(seq.computed, seq.computed + rows))
+            pieces.append(self._forward([span]))
+            seq.computed += rows
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    # Decode
+
+    @torch.inference_mode()
+    def decode_step(self, seqs: Seq[Sequence]) -> list[StepResult]:
+        """One visible step: draft, verify, accept, commit; results in the order of ``seqs``."""
+        if not seqs:
+            return []
+        assert all(seq.phase is Phase.DECODE for seq in seqs)
+        if self.pages_short(seqs):
+            raise PoolExhausted(
+                "The KV pool has no page for the next row.", "Retract a sequence first."
+            )
+        begin = time.perf_counter()
+        drafts = self._draft(seqs, self._widths(seqs))
+        middle = time.perf_counter()
+        running = [i for i, mine in enumerate(drafts) if not mine.nonfinite]
+        commits = self._verify([seqs[i] for i in running], [drafts[i] for i in running])
+        end = time.perf_counter()
+        results = dict(zip(running, commits, strict=True))
+        return [
+            self._conclude(seq, drafts[i], results.get(i), middle - begin, end - middle)
+            for i, seq in enumerate(seqs)
+        ]
+
+    def _widths(self, seqs: Seq[Sequence]) -> list[int]:
+        """Drafts to propose for each sequence, and pages for all of the step's rows."""
+        for seq in seqs:
+            self._grow(seq, seq.total_tokens)
+        widths: list[int] = []
+        for seq in seqs:
+            width = min(seq.draft_width, seq.remaining - 1) if self._drafter else 0
+            while self._pages.missing(len(seq.pages), seq.total_tokens + width) > (
+                self._pages.free_pages()
+            ):
+                width -= 1
+            self._grow(seq, seq.total_tokens + width)
+            widths.append(width)
+        return widths
+
+    def _draft(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
+        drafts = [Drafts() for _ in seqs]
+        drafting = [i for i, width in enumerate(widths) if width]
+        if self._drafter is not None and drafting:
+            found = self._drafter.draft([seqs[i] for i in drafting], [widths[i] for i in drafting])
+            for i, mine in zip(drafting, found, strict=True):
+                drafts[i] = mine
+        return drafts
+
+    def _verify(
+        self, seqs: list[Sequence], drafts: list[Drafts]
+    ) -> list[tuple[Commit, tuple[TokenLogprob, ...] | None] | None]:
+        """One target forward over every sequence's anchor and drafts; None: not finite."""
+        if not seqs:
+            return []
+        spans = [
+            self._span(seq, [seq.token_at(seq.computed), *mine.tokens])
+            for seq, mine in zip(seqs, drafts, strict=True)
+        ]
+        hidden = self._forward(spans)
+        logits = self._target.logits(hidden)
+        finite = torch.isfinite(logits).all(1).tolist()
+        best = logits.argmax(1).tolist()
+        out: list[tuple[Commit, tuple[TokenLogprob, ...] | None] | None] = []
+        first = 0
+        for seq, mine in zip(seqs, drafts, strict=True):
+            stop = first + 1 + len(mine.tokens)
+            if not all(finite[first:stop]):
+                out.append(None)
+            else:
+                verdict = self._judge(seq, mine, logits[first:stop], best[first:stop])
+                done = commit(verdict, mine.tokens, self._stops(seq))
+                out.append((done, self._logprobs(seq, logits[first:stop], done.visible)))
+                kept = len(done.visible)
+                seq.computed += kept
+                if self._drafter is not None:
+                    self._drafter.remember(seq, hidden[first : first + kept])
+            first = stop
+        return out
+
+    def _judge(self, seq: Sequence, mine: Drafts, logits: Tensor, best: list[int]) -> Verdict:
+        if seq.params.temperature <= 0:
+            return accept_greedy(mine.tokens, best)
+        targets = [distribution(row, seq.params) for row in logits]
+        start = seq.total_tokens
+
+        def number(offset: int, purpose: Purpose) -> float:
+            return uniform(seq.seed, start + offset, purpose)
+
+        return accept_sampled(mine.tokens, mine.proposals, targets, number)
+
+    def _conclude(
+        self,
+        seq: Sequence,
+        mine: Drafts,
+        found: tuple[Commit, tuple[TokenLogprob, ...] | None] | None,
+        draft_s: float,
+        verify_s: float,
+    ) -> StepResult:
+        seconds = StepStats(
+            draft_s=draft_s, verify_s=verify_s, nonfinite_draft_logits=mine.nonfinite
+        )
+        if found is None:
+            message = NONFINITE_DRAFT if mine.nonfinite else NONFINITE_TARGET
+            return self._report(seq, (), seconds, finish=Finish("abort", message=message))
+        done, logprobs = found
+        proposed = len(mine.tokens)
+        if self.info.adaptive:
+            seq.draft_width = next_width(
+                seq.draft_width, proposed, done.correct, self.info.draft_steps
+            )
+        counts = step_counts(done, proposed)
+        stats = replace(counts, draft_s=draft_s, verify_s=verify_s)
+        finish = self._finish(seq, done)
+        return self._report(seq, done.visible, stats, finish=finish, logprobs=logprobs)
+
+    # Shared
+
+    def _forward(self, spans: Seq[Span]) -> Tensor:
+        plan = plan_pass(spans, self.info.page_size, self._taps, self._device)
+        return self._target.hidden(plan, self._state)
+
+    def _span(self, seq: Sequence, tokens: list[int]) -> Span:
+        assert seq.slot is not None
+        return Span(seq.slot, seq.pages, seq.computed, tokens)
+
+    def _own_token(self, seq: Sequence, logits: Tensor) -> int:
+        if seq.params.temperature <= 0:
+            return int(logits.argmax())
+        number = uniform(seq.seed, seq.total_tokens, Purpose.TARGET)
+        return draw(distribution(logits, seq.params), number)
+
+    def _stops(self, seq: Sequence) -> frozenset[int]:
+        own = frozenset() if seq.params.ignore_eos else self.info.eos_token_ids
+        return seq.params.stop_token_ids | own
+
+    def _finish(self, seq: Sequence, done: Commit) -> Finish | None:
+        """What the visible tokens, not yet appended, do to the sequence."""
+        if done.stop is not None:
+            return Finish("stop", matched=done.stop)
+        if len(done.visible) == seq.remaining:
+            return Finish("length", length=seq.params.max_new_tokens)
+        return None
+
+    def _logprobs(
+        self, seq: Sequence, logits: Tensor, tokens: Seq[int]
+    ) -> tuple[TokenLogprob, ...] | None:
+        top = seq.params.top_logprobs
+        if top is None:
+            return None
+        return tuple(
+            token_logprob(row, token, top) for row, token in zip(logits, tokens, strict=False)
+        )
+
+    def _report(
+        self,
+        seq: Sequence,
+        tokens: tuple[int, ...],
+        stats: StepStats,
+        prefilled: int = 0,
+        finish: Finish | None = None,
+        logprobs: tuple[TokenLogprob, ...] | None = None,
+    ) -> StepResult:
+        seq.output_ids += tokens
+        add_step(seq.counters, stats)
+        if finish is not None:
+            self.release(seq, finish)
+        return StepResult(seq, tokens, stats, prefilled, finish, logprobs)
+
+    def _grow(self, seq: Sequence, tokens: int) -> None:
+        missing = self._pages.missing(len(seq.pages), tokens)
+        if missing:
+            expected = len(seq.prompt_ids) + seq.params.max_new_tokens
+            # An object, not its id: two requests may carry the same rid.
+            self._pages.grow(seq, seq.pages, missing, expected)
+
+    def _give_back(self, seq: Sequence) -> None:
+        size = self.info.page_size
+        for page in self._pages.give_back(seq):
+            self._state.clear_rows(page * size, (page + 1) * size)
+        if seq.slot is not None:
+            self._slots.append(seq.slot)
+            seq.slot = None
+        if self._drafter is not None:
+            self._drafter.forget(seq)
+        seq.computed = 0
+
+
+def _prefill_goal(seq: Sequence) -> int:
+    """Positions that prefill computes: the prompt, or after a retraction all but the last token."""
+    return seq.total_tokens - 1 if seq.output_ids else len(seq.prompt_ids)
