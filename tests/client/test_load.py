@@ -136,9 +136,17 @@ def test_stopping_cancels_what_runs_and_starts_no_more() -> None:
         got: dict[int, RawReply] = {}
         answer = sse_play([(0.0, text("a")), (60_000.0, text("b"))])
         async with ScriptedServer(lambda _: answer) as server:
-            asyncio.get_running_loop().call_later(0.15, stop.set)
+
+            async def when_three_have_begun() -> None:
+                while sum(bool(seen.writes) for seen in server.log) < 3:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+                stop.set()
+
+            stopping = asyncio.ensure_future(when_three_have_begun())
             requests = [post(server.url)] * 10
             window = await run_closed_loop(requests, 3, got.__setitem__, stop=stop)
+            await stopping
             return window, got, len(server.log)
 
     window, got, seen = run(main())
@@ -148,7 +156,7 @@ def test_stopping_cancels_what_runs_and_starts_no_more() -> None:
         assert raw.end == "cancelled"
         assert fold_openai(raw).text == "a"
     assert window.window_s is not None
-    assert window.window_s < 2.0
+    assert window.window_s < 30.0
 
 
 def test_a_loop_that_was_stopped_before_it_began_sends_nothing() -> None:
