@@ -22,7 +22,7 @@ CORRECT = "correct_drafts"  # C
 OUTPUT = "output_tokens"  # N
 PLAIN = "plain_tokens"  # T
 TRIMMED = "trimmed_tokens"  # W
-STEPS = "decode_steps"  # N0 + V + T: forwards that gave a token, accepted drafts apart
+STEPS = "decode_steps"  # forwards; N0 + V + T while one request runs, shared when several do
 PROMPT = "prompt_tokens"
 CACHED = "cached_tokens"
 REQUESTS = "requests"
@@ -74,19 +74,24 @@ def ratio(change: Difference, numerator: str, denominator: str) -> float | None:
     return top / bottom if top is not None and bottom else None
 
 
-def window_speculation(change: Difference, source: str) -> Speculation | None:
+def window_speculation(
+    change: Difference, source: str, *, requests: int | None = None, one_by_one: bool = False
+) -> Speculation | None:
     """The integers of a window (one request alone, or a whole cell) from counters.
 
-    None when the engine counts no verify steps or was restarted. T is derived from the count
-    of forwards where the engine has one and counts no plain steps itself.
+    None when the engine counts no verify steps or was restarted. requests: how many were
+    sent, where the engine does not count them. T is derived from the count of forwards where
+    the engine counts no plain steps itself, and only when the requests ran `one_by_one`:
+    requests that run together share their forwards.
     """
     verify = change.count(VERIFY_STEPS)
     if verify is None:
         return None
-    plain, prefill = change.count(PLAIN), change.count(REQUESTS)
+    counted = change.count(REQUESTS)
+    plain, prefill = change.count(PLAIN), counted if counted is not None else requests
     derived: list[str] = []
     steps = change.count(STEPS)
-    if plain is None and steps is not None and prefill is not None:
+    if one_by_one and plain is None and steps is not None and prefill is not None:
         plain = steps - verify - prefill
         derived.append("T")
     return Speculation(

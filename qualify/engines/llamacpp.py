@@ -156,7 +156,7 @@ class LlamaCppProtocol:
         timings = extras.get("timings")
         notes = list(reply.notes)
         if extras.get("truncated") is True:
-            notes.append("the server says that it truncated the prompt")
+            notes.append("the answer reached the end of its context (truncated)")
         spec = None
         if isinstance(timings, Mapping) and self._drafter != "none":
             spec = from_llamacpp(timings, steps=steps, drafter=self._drafter)

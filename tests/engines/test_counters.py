@@ -50,10 +50,20 @@ def test_plain_steps_follow_from_a_count_of_forwards() -> None:
         {VERIFY_STEPS: 0.0, STEPS: 0.0, CORRECT: 0.0, "requests": 0.0},
         {VERIFY_STEPS: 5.0, STEPS: 13.0, CORRECT: 51.0, "requests": 1.0},
     )
-    spec = window_speculation(change, "counters")
+    spec = window_speculation(change, "counters", one_by_one=True)
     assert spec is not None
     assert (spec.V, spec.T, spec.N0) == (5, 7, 1)
     assert "T" in spec.derived
+    together = window_speculation(change, "counters")
+    assert together is not None
+    assert together.T is None
+
+
+def test_an_engine_that_does_not_count_requests_is_told_how_many_there_were() -> None:
+    change = difference({VERIFY_STEPS: 0.0, STEPS: 0.0}, {VERIFY_STEPS: 5.0, STEPS: 14.0})
+    spec = window_speculation(change, "counters", requests=2, one_by_one=True)
+    assert spec is not None
+    assert (spec.N0, spec.T) == (2, 7)
 
 
 def test_prometheus_text_keeps_counters_and_sums_their_labels() -> None:

@@ -93,7 +93,7 @@ def test_an_ngram_launch_that_proposed_nothing_reports_no_drafts() -> None:
     assert (spec.V, spec.P, spec.C, spec.T) == (0, 0, 0, 1)
 
 
-def test_a_truncated_prompt_is_noted() -> None:
+def test_an_answer_that_reached_the_end_of_the_context_is_noted() -> None:
     reply = llamacpp().decode(sse(token(1), end(1, truncated=True)))
     assert any("truncated" in note for note in reply.notes)
 

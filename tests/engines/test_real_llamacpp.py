@@ -70,12 +70,13 @@ class Live:
 
 def live(mode: str, folder: Path) -> Iterator[Live]:
     spec = load_engine("llama-cpp")
-    ensure_model(spec)
+    model = ensure_model(spec)
+    args = {"spec-draft-model": str(model)} if mode == "draft-model" else {}
     got: Future[Live] = Future()
 
     async def serve() -> None:
         try:
-            async with launch(resolve(spec, mode), folder, mode) as server:
+            async with launch(resolve(spec, mode, args=dict(args)), folder, mode) as server:
                 ready = await wait_ready(server, timeout_s=60)
                 done = asyncio.Event()
                 got.set_result(Live(asyncio.get_running_loop(), server, ready, done))
@@ -169,11 +170,24 @@ def test_ngram_gives_the_same_ids_on_a_copy(target: Live, ngram: Live) -> None:
     assert ngram.ask(ids).ids == target.ask(ids).ids
 
 
+def test_a_drafter_that_is_the_target_itself_is_always_right(target: Live, tmp_path: Path) -> None:
+    ids = target.ids(PROSE)
+    for drafted in live("draft-model", tmp_path):
+        reply = drafted.ask(ids)
+    assert reply.ids == target.ask(ids).ids
+    spec = reply.speculation
+    assert spec is not None
+    assert spec.C == spec.P
+    assert None not in (spec.N0, spec.C, spec.V, spec.T, spec.W)
+    # The identity is what makes an acceptance of exactly 1.0 believable (rule 9).
+    assert spec.N0 + spec.C + spec.V + spec.T - spec.W == 32  # type: ignore[operator]
+
+
 def test_a_prompt_beyond_the_context_is_a_failure_and_not_a_fast_success(target: Live) -> None:
     reply = target.ask(tuple([100] * 5000))
     assert reply.failure is not None
     assert reply.failure.cause == "http-status"
-    assert reply.status == 320
+    assert reply.status == 400
 
 
 def test_it_stops_in_order_and_leaves_nothing(tmp_path: Path) -> None:
