@@ -40,6 +40,7 @@ def build(
     text only) a prompt whose text does not encode to N tokens is refused. Raises UsageError
     for a bad source, CellError where it is too short or the shape cannot be built.
     """
+    nearest: list[int | None] = [None] * (spec.count * spec.turns)
     if spec.turns > 1:
         from qualify.prompts.sessions import build_sessions
 
@@ -47,12 +48,16 @@ def build(
     else:
         loop = ring(open_source(spec.source, corpora_root), tokenizer)
         shared = frame_tokens(spec, tokenizer)
+        slices = cut_slices(spec, loop, cutter(spec, loop, tokenizer))
+        nearest = [s.fitted.nearest for s in slices]
         prompts = [
             as_prompt(spec, tokenizer, i, s.fitted, repeated=s.repeated, frame=shared)
-            for i, s in enumerate(cut_slices(spec, loop, cutter(spec, loop, tokenizer)))
+            for i, s in enumerate(slices)
         ]
     check_distinct(prompts)
-    return [exact_text(p, tokenizer) for p in prompts] if need_text else prompts
+    if not need_text:
+        return prompts
+    return [exact_text(p, tokenizer, n) for p, n in zip(prompts, nearest, strict=True)]
 
 
 def cutter(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> Cut:
@@ -85,12 +90,20 @@ def cutter(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> Cut:
 
 
 def _opening(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer, place: Place) -> str:
-    """The first sixth of the document to be copied, up to the end of a word."""
-    document, offset = place
-    text = loop.documents[document].text[offset : offset + spec.tokens * 8]
-    wanted = len(tokenizer.decode(tokenizer.encode(text)[: max(4, spec.tokens // 6)]))
-    cut = text.rfind(" ", 0, wanted)
-    return text[: cut if cut > 0 else wanted].rstrip()
+    """The first part of the document to be copied, three tenths of the prompt, in words.
+
+    Less than that and a small model does not fall into copying; more leaves little to copy.
+    """
+    wanted = max(4, spec.tokens * 3 // 10)
+    text, have = "", 0
+    for segment in loop.read(*place, wanted):
+        text += segment.text
+        have += len(segment.ids)
+        if have > wanted:
+            break
+    size = len(tokenizer.decode(tokenizer.encode(text)[:wanted]))
+    cut = text.rfind(" ", 0, size)
+    return text[: cut if cut > 0 else size].rstrip()
 
 
 def frame_tokens(spec: PromptSpec, tokenizer: Tokenizer) -> int:
@@ -133,22 +146,24 @@ def as_prompt(
     )
 
 
-def exact_text(prompt: Prompt, tokenizer: Tokenizer) -> Prompt:
+def exact_text(prompt: Prompt, tokenizer: Tokenizer, nearest: int | None = None) -> Prompt:
     """The prompt, if its text is proven to encode to exactly as many tokens as its ids.
 
     Where it encodes to as many but other tokens, the ids become those of the text. Raises
-    CellError with the reason and the length that the text does reach.
+    CellError with the reason and the nearest length that a text reaches (`nearest`, if the
+    builder found one).
     """
     if prompt.text_exact:
         return prompt
     ids = (*tokenizer.prefix, *tokenizer.encode(prompt.text), *tokenizer.suffix)
     if len(ids) == len(prompt.ids):
         return replace(prompt, ids=ids, sha256=ids_sha256(ids), text_exact=True)
+    reached = nearest or len(ids)
     raise CellError(
-        f"{prompt.id}: no text of exactly {len(prompt.ids):,} tokens was found for an engine that "
-        f"takes text only; this tokenizer does not encode its own output back to the same ids. "
-        f"The nearest reachable length is {len(ids):,}.",
-        f"Set tokens to {len(ids):,}, or use an engine that takes token ids.",
+        f"{prompt.id}: no text of exactly {len(prompt.ids):,} tokens was found, because this "
+        "tokenizer does not encode its own output back to the same ids. "
+        f"The nearest reachable length is {reached:,}.",
+        f"Set tokens to {reached:,}, or use an engine that takes token ids.",
     )
 
 

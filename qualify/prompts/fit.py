@@ -28,13 +28,14 @@ class Fitted:
     """A prompt of exactly the asked size. exact: encode(text) == ids was proven.
 
     ids include the tokenizer's prefix and suffix (BOS), text does not. chars: how much of
-    the source it used.
+    the source it used. nearest: where not exact, the closest size that a text reached.
     """
 
     text: str
     ids: tuple[int, ...]
     exact: bool
     chars: int
+    nearest: int | None = None
 
 
 def fit(
@@ -95,16 +96,19 @@ def _head_only(
         if len(ids) == room:
             return _proven(text, ids, tokenizer, 0)
         words += room - len(ids)
-    # Spelled heads: words of several tokens; any length of text will do.
-    long = text_of(room + 2)
-    for cut in range(1, len(long) if frame("x", False) == ("x", "") else 0):
-        ids = tokenizer.encode(long[:cut])
-        if len(ids) == room:
-            return _proven(long[:cut], ids, tokenizer, 0)
-    smallest = least + len(tokenizer.prefix) + len(tokenizer.suffix)
+    plain = frame("x", False) == ("x", "")
+    if plain:  # spelled heads have words of several tokens, but any length of text will do
+        long = text_of(room + 2)
+        for cut in range(1, len(long)):
+            ids = tokenizer.encode(long[:cut])
+            if len(ids) == room:
+                return _proven(long[:cut], ids, tokenizer, 0)
+    smallest = (1 if plain else least) + len(tokenizer.prefix) + len(tokenizer.suffix)
+    reason = "a BOS and one word" if plain else "the chat template and one word"
     raise CellError(
-        f"A prompt of {tokens} tokens cannot be built: template and title alone take {smallest}.",
-        f"Ask for at least {max(smallest, tokens + 1)} tokens, or set `template: false`.",
+        f"A prompt of {tokens} tokens cannot be built: {reason} alone take {smallest}.",
+        f"Ask for at least {max(smallest, tokens + 1)} tokens"
+        + ("." if plain else ", or set `template: false`."),
     )
 
 
@@ -128,6 +132,7 @@ class _Cutter:
         self.body, self.room, self.tokenizer = body, room, tokenizer
         self.last = body[-1]
         self.middle = sum(len(s.ids) for s in body[1:-1])
+        self.nearest = 0  # the count closest to the room that any text tried had
 
     def fitted(self) -> Fitted:
         target = self.room
@@ -166,6 +171,8 @@ class _Cutter:
         words = self.head_words
         for cut in self._cuts(target):
             missing = target - self._count(words, cut)
+            if abs(missing) < abs(self.nearest - self.room):
+                self.nearest = self.room - missing
             if missing == 0:
                 return words, cut
             if not 0 < missing <= 12:
@@ -199,11 +206,19 @@ class _Cutter:
                     yield cut
 
     def _guess(self, target: int) -> int:
-        rest = target - self._count(self.head_words, 0)
-        ids = self.last.ids
-        if rest >= len(ids):
-            return len(self.last.text)
-        return len(self.tokenizer.decode(ids[: max(rest, 0)]))
+        """About where in the last segment the target is reached."""
+        text, words = self.last.text, self.head_words
+        rest = target - self._count(words, 0)
+        if rest >= len(self.last.ids):
+            return len(text)
+        guess = min(len(text), len(self.tokenizer.decode(self.last.ids[: max(rest, 0)])))
+        if abs(self._count(words, guess) - target) <= 8:
+            return guess
+        low, high = 0, len(text)  # decoding does not give lengths back: halve instead
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._count(words, middle) <= target else (low, middle)
+        return low
 
     def _by_ids(self) -> Fitted:
         """Exactly N ids whose text does not encode back to them: for engines that take ids."""
@@ -220,4 +235,5 @@ class _Cutter:
         ids = [*start, *chosen, *end]
         text = self.tokenizer.decode(ids)
         all_ids = (*self.tokenizer.prefix, *ids, *self.tokenizer.suffix)
-        return Fitted(text, all_ids, False, self._chars(len(self.last.text)))
+        nearest = self.nearest + len(all_ids) - len(ids)
+        return Fitted(text, all_ids, False, self._chars(len(self.last.text)), nearest)

@@ -26,9 +26,10 @@ _CONTRACTIONS = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _LINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
-def _modern(digits: str) -> str:
-    letters = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-    return rf"{_CONTRACTIONS}|{letters}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_LINES}"
+def _modern(digits: str, marks: str = "") -> str:
+    letters = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}{marks}]+"
+    signs = rf" ?[^\s\p{{L}}{marks}\p{{N}}]+[\r\n]*"
+    return f"{_CONTRACTIONS}|{letters}|{digits}|{signs}|{_LINES}"
 
 
 # name in the file -> patterns applied one after the other; one digit a token where `\p{N}`
@@ -40,6 +41,7 @@ PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     "llama-bpe": (_modern(r"\p{N}{1,3}"),),
     "llama3": (_modern(r"\p{N}{1,3}"),),
     "qwen2": (_modern(r"\p{N}"),),
+    "qwen35": (_modern(r"\p{N}", marks=r"\p{M}"),),
 }
 _WHOLE_WORDS = {"llama-bpe", "llama3"}  # a piece that is in the vocabulary is never split
 _BOS_BY_DEFAULT = {"llama-bpe", "llama3"}

@@ -16,6 +16,7 @@ from qualify.prompts.draw import draw, shuffled
 from qualify.prompts.prompt import PromptSpec
 from qualify.prompts.tokens import Tokenizer
 
+_PART = re.compile(r"[A-Za-z]{2,}")
 STREAMS = ("measured", "warmup", "probe", "other")
 
 
@@ -35,20 +36,31 @@ class Lexicon:
     follow: tuple[str, ...]
 
 
+_PLENTY = 512  # first words wanted: 128 for each stream
+_FEW = 64
+
+
 @lru_cache(maxsize=8)
 def lexicon(tokenizer: Tokenizer) -> Lexicon:
     words = (Path(__file__).parent / "words.txt").read_text("utf-8").split()
-    starts = [*words, *(w.capitalize() for w in words)]
-    first = [
-        w for w, ids in zip(starts, tokenizer.encode_many(starts), strict=True) if len(ids) == 1
-    ]
-    if len(first) < 64:
+    first = _single(tokenizer, [*words, *(w.capitalize() for w in words)])
+    if len(first) < _PLENTY:
+        # A small vocabulary: parts of words serve as well at the start of a text.
+        known = set(first)
+        parts = sorted(t for t in tokenizer.backend.get_vocab() if _PART.fullmatch(t))
+        first += [p for p in _single(tokenizer, parts) if p not in known]
+    if len(first) < _FEW:
         return Lexicon((), ())
     anchor = first[0]
-    pairs = tokenizer.encode_many([f"{anchor} {w}" for w in words])
     alone = tokenizer.encode(anchor)
+    pairs = tokenizer.encode_many([f"{anchor} {w}" for w in words])
     follow = [w for w, ids in zip(words, pairs, strict=True) if len(ids) == 2 and ids[:1] == alone]
-    return Lexicon(tuple(first), tuple(follow)) if len(follow) >= 64 else Lexicon((), ())
+    return Lexicon(tuple(first), tuple(follow)) if len(follow) >= _FEW else Lexicon((), ())
+
+
+def _single(tokenizer: Tokenizer, texts: list[str]) -> list[str]:
+    found = tokenizer.encode_many(texts)
+    return [text for text, ids in zip(texts, found, strict=True) if len(ids) == 1]
 
 
 class Heads:
