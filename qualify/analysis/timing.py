@@ -192,19 +192,20 @@ def steady_ttft(place: Place) -> Summary | None:
 def overlap(counted: Sequence[Record]) -> Overlap | None:
     """Split decode gaps by whether another request of the cell was in its prefill."""
     prefills = [
-        (r.t_start_s, r.t_start_s + first, i)
-        for i, r in enumerate(counted)
+        (r.t_start_s, r.t_start_s + first)
+        for r in counted
         if (first := r.timing.t_first_s) is not None
     ]
     gaps = hit = clear_tokens = 0
     hit_s = all_s = clear_s = 0.0
     known = True
-    for i, record in enumerate(counted):
+    for record in counted:
         events = record.timing.events
         if not events:
             continue
         begin, end = record.t_start_s + events[0][0], record.t_start_s + events[-1][0]
-        near = [(s, e) for s, e, j in prefills if j != i and s < end and e > begin]
+        # Its own prefill ends where its first gap begins, so it is never among them.
+        near = [(s, e) for s, e in prefills if s < end and e > begin]
         for (t0, _), (t1, tokens) in itertools.pairwise(events):
             start, stop = record.t_start_s + t0, record.t_start_s + t1
             gaps += 1

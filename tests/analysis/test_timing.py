@@ -119,7 +119,8 @@ def test_the_first_wave_of_a_closed_loop_is_shown_apart() -> None:
     maker = Maker(works=(Work(count=48, concurrency=(8,)),), self_parity=False)
     run = maker.build()
     records = []
-    for i, record in enumerate(run.records):
+    # The last prompts are sent first: time decides what the first wave is, not the index.
+    for i, record in enumerate(reversed(run.records)):
         start = 0.0 if i < 8 else 3.0 + 0.2 * (i - 8)
         ttft = 0.2 * (i + 1) if i < 8 else 0.21
         records.append(timed(record, start=start, end=start + 3, tokens=32, ttft=ttft))
