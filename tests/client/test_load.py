@@ -134,19 +134,17 @@ def test_stopping_cancels_what_runs_and_starts_no_more() -> None:
     async def main() -> tuple[Window, dict[int, RawReply], int]:
         stop = asyncio.Event()
         got: dict[int, RawReply] = {}
-        answer = sse_play([(0.0, text("a")), (60_000.0, text("b"))])
-        async with ScriptedServer(lambda _: answer) as server:
+        begun: list[Seen] = []
 
-            async def when_three_have_begun() -> None:
-                while sum(bool(seen.writes) for seen in server.log) < 3:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.1)
-                stop.set()
+        def answer(seen: Seen) -> Play:
+            begun.append(seen)
+            if len(begun) == 3:
+                asyncio.get_running_loop().call_later(0.2, stop.set)
+            return sse_play([(0.0, text("a")), (60_000.0, text("b"))])
 
-            stopping = asyncio.ensure_future(when_three_have_begun())
+        async with ScriptedServer(answer) as server:
             requests = [post(server.url)] * 10
             window = await run_closed_loop(requests, 3, got.__setitem__, stop=stop)
-            await stopping
             return window, got, len(server.log)
 
     window, got, seen = run(main())
