@@ -81,8 +81,8 @@ class Scheduler:
     def abort(self, matches: Callable[[str], bool], message: str) -> int:
         """End every request whose rid matches; give back what they hold. Returns their number."""
         gone = [job for job in (*self._waiting, *self._running) if matches(job.spec.rid)]
-        self._end(gone, message, failed=False)
         self.totals.aborted_requests += len(gone)
+        self._end(gone, message)
         return len(gone)
 
     def fail_all(self, message: str) -> None:
@@ -249,14 +249,14 @@ class Scheduler:
 
     # -- ends -------------------------------------------------------------------------------
 
-    def _end(self, jobs: Iterable[Job], message: str, failed: bool) -> None:
+    def _end(self, jobs: Iterable[Job], message: str) -> None:
         finish = Finish("abort", message=message)
         now, news = self.clock(), []
         for job in jobs:
             self.runner.release(job.sequence, finish)
             (self._running if job in self._running else self._waiting).remove(job)
             text = job.detokenizer.finish()
-            news.append((job, job.delta(now, text=text, finish=finish, failed=failed)))
+            news.append((job, job.delta(now, text=text, finish=finish)))
         self._publish(news)
 
     def _publish(self, news: list[tuple[Job, Delta]]) -> None:

@@ -141,6 +141,9 @@ class ScriptedRunner:
         if self.pages_short(seqs):
             raise PoolExhausted("No pages.", "Retract.")
         self.decode_batches.append(len(seqs))
+        for seq in seqs:  # what each must have comes before what drafts may take
+            grow = self.pool.missing(len(seq.pages), seq.total_tokens + 1)
+            self.pool.grow(seq.request_id, seq.pages, grow, seq.total_tokens)
         return [self._decode(seq) for seq in seqs]
 
     def _decode(self, seq: Sequence) -> StepResult:
@@ -148,8 +151,7 @@ class ScriptedRunner:
         correct = min(width, seq.total_tokens % (self.drafts + 1)) if width > 0 else 0
         grow = self.pool.missing(len(seq.pages), seq.total_tokens + 1 + correct)
         if grow > self.pool.free_pages():
-            width = correct = 0
-            grow = self.pool.missing(len(seq.pages), seq.total_tokens + 1)
+            width = correct = grow = 0
         self.pool.grow(seq.request_id, seq.pages, grow, seq.total_tokens)
         fault = self.fault(seq)
         if fault is not None:
