@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +17,7 @@ from qualify.engines.ports import claim, free_port
 from qualify.engines.process import EngineExit, EngineProcess
 from qualify.engines.server import launch
 from qualify.errors import EngineError
-from tests.engines.toys import processes_with, toy
+from tests.engines.toys import gone_within, processes_with, toy
 
 PY = sys.executable
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's prctl and /proc")
@@ -232,5 +234,34 @@ def test_the_engine_gets_the_environment_of_its_definition_and_no_input(tmp_path
         await process.wait()
         await process.stop()
         assert process.log_path.read_text() == "yes ''\n"
+
+    asyncio.run(run())
+
+
+@linux
+def test_an_engine_whose_guard_is_killed_counts_as_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        process = await started(tmp_path, *SLEEP)
+        await until_log(process, "up")
+        os.kill(process.guard_pid, signal.SIGKILL)
+        ended = await asyncio.wait_for(process.wait(), 10)
+        assert not process.alive()
+        assert str(ended) == "an unknown exit"
+        assert gone_within(process.owned.marker, 5)
+        await process.stop()
+
+    asyncio.run(run())
+
+
+@linux
+def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        code = f"import time; time.sleep(600)  # {tmp_path}"
+        starting = asyncio.create_task(started(tmp_path, *python(code)))
+        await asyncio.sleep(0.02)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert gone_within(str(tmp_path), 5)
 
     asyncio.run(run())
