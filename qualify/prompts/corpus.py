@@ -100,10 +100,7 @@ class Ring:
             first = _SEAM.search(text, 1, 2_000)
             found = [0, first.start()] if first else [0]
             while len(text) - found[-1] > 2 * BLOCK_CHARS:
-                at = found[-1] + BLOCK_CHARS
-                seam = _SEAM.search(text, at, at + BLOCK_CHARS)
-                # Without a proven seam any cut will do: the final count is checked anyway.
-                found.append(seam.start() if seam else text.find("\n", at, at + 999) + 1 or at)
+                found.append(_cut_after(text, found[-1] + BLOCK_CHARS, len(text)))
             last = [m.start() for m in _SEAM.finditer(text, max(found[-1] + 1, len(text) - 2_000))]
             self._seams[document] = [*found, *last[-1:], len(text)]
         return self._seams[document]
@@ -182,10 +179,17 @@ class Ring:
 def _pieces(text: str, start: int, end: int, tokens: int) -> Iterator[str]:
     """text[start:end] in pieces that end at a seam, the first about as long as is needed."""
     while start < end:
-        seam = _SEAM.search(text, min(end, start + max(400, tokens * 6)), end)
-        stop = seam.start() if seam else end
+        stop = _cut_after(text, min(end, start + max(400, tokens * 6)), end)
         yield text[start:stop]
         start = stop
+
+
+def _cut_after(text: str, at: int, end: int) -> int:
+    """The next seam; without one near, a line's start, then anything: the final count decides."""
+    seam = _SEAM.search(text, at, min(end, at + 4_000))
+    if seam:
+        return seam.start()
+    return text.find("\n", at, at + 1_000) + 1 or min(end, at + 1_000)
 
 
 @lru_cache(maxsize=4)

@@ -178,7 +178,7 @@ class _Cutter:
             if not 0 < missing <= 12:
                 continue
             more = words + missing
-            for _ in range(2):
+            for _ in range(3):
                 short = target - self._count(more, cut)
                 if short == 0:
                     return more, cut
@@ -236,4 +236,5 @@ class _Cutter:
         text = self.tokenizer.decode(ids)
         all_ids = (*self.tokenizer.prefix, *ids, *self.tokenizer.suffix)
         nearest = self.nearest + len(all_ids) - len(ids)
-        return Fitted(text, all_ids, False, self._chars(len(self.last.text)), nearest)
+        cut = self._guess(self.room)
+        return Fitted(text, all_ids, False, self._chars(cut), nearest)

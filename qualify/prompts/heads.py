@@ -97,14 +97,11 @@ class Heads:
         return " ".join([self.first[at], *rest])
 
     def _spelled(self, index: int, words: int) -> str:
+        """Letters that spell the number; further "words" are one rare letter each."""
         letters = "abcdefghijklmnopqrstuvwx"
         number = index * len(STREAMS) + self.lane
         spelled = letters[number % 24]
         number //= 24
         for i in range(3):
             spelled += letters[(number // 24**i) % 24]
-        tail = [
-            f"{draw('spelled', *self.key, self.stream, index, i) % 900 + 100}"
-            for i in range(words - 1)
-        ]
-        return re.sub(r"\d", lambda m: "klmnopqrst"[int(m[0])], " ".join([spelled, *tail]))
+        return spelled + "".join("zqxjkv"[draw(*self.key, index, i) % 6] for i in range(words - 1))
