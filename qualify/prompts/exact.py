@@ -40,6 +40,8 @@ def build(
     text only) a prompt whose text does not encode to N tokens is refused. Raises UsageError
     for a bad source, CellError where it is too short or the shape cannot be built.
     """
+    if spec.count < 1:  # a workload without warm-up
+        return []
     nearest: list[int | None] = [None] * (spec.count * spec.turns)
     if spec.turns > 1:
         from qualify.prompts.sessions import build_sessions
