@@ -35,6 +35,11 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
         logger.warning(
             logs.running_cap_line(capped=info.max_running_requests, slots=info.max_running_requests)
         )
+    context = settings.context_length
+    if context is not None and context > info.context_length:
+        logger.warning(
+            f"context_length={context} is beyond the checkpoint's own; {info.context_length} is used."
+        )
     logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
     logger.info("No CUDA graph is captured: every step runs eagerly.")
     logger.info(
@@ -43,6 +48,15 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
             chunk_tokens=info.prefill_chunk_tokens,
             max_running_requests=info.max_running_requests,
             context_length=info.context_length,
-            available_bytes=psutil.virtual_memory().available,
+            available_bytes=_available_bytes(info.device),
         )
     )
+
+
+def _available_bytes(device: str) -> int:
+    """Free memory where the model lives: the GPU's, or this machine's."""
+    if not device.startswith("cuda"):
+        return int(psutil.virtual_memory().available)
+    import torch
+
+    return int(torch.cuda.mem_get_info(torch.device(device))[0])

@@ -22,6 +22,8 @@ CONTEXT = 512
 LAYERS = ["linear_attention", "linear_attention", "linear_attention", "full_attention"]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
+SCALE = 0.05  # of the random weights; larger makes the drafts worse
+
 TEXT = [
     "def add(left, right):\n    return left + right\n",
     "The key of the red door is 4410, and the key of the blue door is 9182.",
@@ -106,7 +108,7 @@ def _save_tokenizer(folder: Path) -> None:
 
 
 def _tensors(generator: torch.Generator) -> dict[str, torch.Tensor]:
-    def random(*shape: int, scale: float = 0.15) -> torch.Tensor:
+    def random(*shape: int, scale: float = SCALE) -> torch.Tensor:
         return torch.randn(*shape, generator=generator) * scale
 
     keys, values = K_LINEAR * LINEAR_DIM, V_LINEAR * LINEAR_DIM
@@ -145,7 +147,10 @@ def _tensors(generator: torch.Generator) -> dict[str, torch.Tensor]:
     for index, kind in enumerate(LAYERS):
         block(f"model.layers.{index}", kind)
     block("mtp.layers.0", "full_attention")
-    tensors["mtp.fc.weight"] = random(HIDDEN, 2 * HIDDEN)
+    # The head passes the token's embedding on, as the lightly mixed target does, so that its
+    # drafts are right now and then.
+    tensors["mtp.fc.weight"] = torch.cat((torch.eye(HIDDEN), torch.zeros(HIDDEN, HIDDEN)), 1)
+    tensors["mtp.fc.weight"] += random(HIDDEN, 2 * HIDDEN)
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
         tensors[f"mtp.{name}.weight"] = random(HIDDEN)
     return tensors
