@@ -103,8 +103,10 @@ def _head_only(
             ids = tokenizer.encode(long[:cut])
             if len(ids) == room:
                 return _proven(long[:cut], ids, tokenizer, 0)
-    smallest = (1 if plain else least) + len(tokenizer.prefix) + len(tokenizer.suffix)
-    reason = "a BOS and one word" if plain else "the chat template and one word"
+    if plain:
+        least = len(tokenizer.encode(text_of(1)[:1]))
+    smallest = least + len(tokenizer.prefix) + len(tokenizer.suffix)
+    reason = "its first tokens and one letter" if plain else "the chat template and one word"
     raise CellError(
         f"A prompt of {tokens} tokens cannot be built: {reason} alone take {smallest}.",
         f"Ask for at least {max(smallest, tokens + 1)} tokens"
