@@ -89,6 +89,32 @@ def mtp_tensors(config: Qwen3_5TextConfig, seed: int = 1) -> dict[str, torch.Ten
     }
 
 
+def agreeing_checkpoint(folder: Path, **changes: Any) -> Path:
+    """A checkpoint whose MTP head is often right: in both models the next token hangs mostly on the
+    last one, and the layers add just enough to make the two disagree now and then."""
+    model = random_model(3, **changes)
+    hidden = model.config.hidden_size
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("out_proj.weight", "o_proj.weight", "down_proj.weight")):
+                parameter.mul_(0.08)
+            elif name == "model.embed_tokens.weight":
+                parameter.mul_(4.0)
+            elif name == "model.norm.weight":
+                parameter.zero_()
+    save_checkpoint(folder, model)
+
+    def lean(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["mtp.fc.weight"].mul_(0.02)[:, :hidden].add_(torch.eye(hidden))
+        tensors["mtp.layers.0.self_attn.o_proj.weight"].mul_(0.05)
+        tensors["mtp.layers.0.mlp.down_proj.weight"].mul_(0.05)
+        for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
+            tensors[f"mtp.{name}.weight"].mul_(0.1)
+
+    rewrite(folder, "mtp.safetensors", lean)
+    return folder
+
+
 def save_checkpoint(
     folder: Path, model: Qwen3_5ForCausalLM, with_mtp: bool = True, shard_size: str = "5GB"
 ) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specdec.config import FULL, LINEAR, ModelConfig
 from specdec.layers.pointwise import padded_lanes
-from specdec.plan import BLOCK
+from specdec.plan import BLOCK, pool_rows
 
 
 @dataclass(frozen=True)
@@ -116,3 +116,26 @@ def _delta(config: ModelConfig, slots: int, device: torch.device) -> DeltaState:
 def _kv(config: ModelConfig, pool_rows: int, device: torch.device) -> KvState:
     shape = (pool_rows, config.num_key_value_heads, config.head_dim)
     return KvState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
+
+
+def logical_state(
+    state: ModelState, slot: int, pages: list[int], page_size: int, position: int
+) -> dict[str, Tensor]:
+    """What a sequence's first ``position`` tokens determine, by name, as copies.
+
+    For a recurrent layer the state before the block that ``position`` lies in and the raw rows up
+    to it; for a full-attention layer its keys and values. Two sequences with the same tokens have
+    the same logical state, bit for bit, however they were computed.
+    """
+    block, offset = divmod(position, BLOCK)
+    kv_rows = torch.tensor(pool_rows(pages, 0, position, page_size), dtype=torch.int64)
+    found: dict[str, Tensor] = {}
+    for index, layer in enumerate(state.layers):
+        if isinstance(layer, DeltaState):
+            taps = layer.rows.shape[2] - BLOCK
+            found[f"{index}.matrix"] = layer.matrix[slot, block % 2].clone()
+            found[f"{index}.rows"] = layer.rows[slot, block % 2, : taps + offset].clone()
+        else:
+            found[f"{index}.keys"] = layer.keys[kv_rows.to(layer.keys.device)]
+            found[f"{index}.values"] = layer.values[kv_rows.to(layer.values.device)]
+    return found
