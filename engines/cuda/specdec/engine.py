@@ -13,7 +13,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from specdec.errors import RequestRefused
 from specdec.job import Delta, JobSpec
 from specdec.reporter import Reporter
 from specdec.scheduler import Scheduler
+from specdec.stream import Stream
 from specdec.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
@@ -140,7 +141,7 @@ class Engine:
         taken = [rid for rid in rids if rid in self._streams or rids.count(rid) > 1]
         if taken:
             raise RequestRefused(f"The rid '{taken[0]}' is already in use.", "Use another one.")
-        stream = Stream(self, rids)
+        stream = Stream(rids, self.discard)
         self._streams.update(dict.fromkeys(rids, stream))
         try:
             await self._call(lambda: self.scheduler.add(specs))
@@ -260,35 +261,3 @@ class Engine:
             stream = self._streams.get(rid)
             if stream is not None:
                 stream.put(rid, delta)
-
-
-class Stream:
-    """The deltas of one submission, each with the index of its request; read once, then closed."""
-
-    def __init__(self, engine: Engine, rids: list[str]) -> None:
-        self.rids = rids
-        self._engine = engine
-        self._index = {rid: index for index, rid in enumerate(rids)}
-        self._deltas: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
-        self._unfinished = set(rids)
-        self._closed = False
-
-    def put(self, rid: str, delta: Delta) -> None:
-        """Take a delta from the engine, in the event loop's thread."""
-        if delta.finish is not None:
-            self._unfinished.discard(rid)
-        self._deltas.put_nowait((self._index[rid], delta))
-
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Delta]]:
-        """Deltas in order of their steps, until every request has ended."""
-        left = len(self.rids)
-        while left:
-            index, delta = await self._deltas.get()
-            left -= delta.finish is not None
-            yield index, delta
-
-    def close(self) -> None:
-        """Let go of the requests; those that have not ended are aborted. May be called twice."""
-        if not self._closed:
-            self._closed = True
-            self._engine.discard(self.rids, frozenset(self._unfinished))

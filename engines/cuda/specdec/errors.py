@@ -28,5 +28,9 @@ class RequestRefused(SpecdecError):
     """A request that can never be served as asked (a 400 at the HTTP surface)."""
 
 
+class QueueFull(RequestRefused):
+    """The queue is at its limit: a request that may be sent again later (a 503)."""
+
+
 class PoolExhausted(SpecdecError):
     """No pages or no slot are left for this step: retract a sequence and try again."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from specdec import logs
 from specdec.contract import DecodeRunner
 from specdec.detokenize import Detokenizer
-from specdec.errors import RequestRefused
+from specdec.errors import QueueFull, RequestRefused
 from specdec.job import Delta, Job, JobSpec
 from specdec.logs import Load
 from specdec.reporter import Reporter
@@ -30,10 +30,6 @@ from specdec.tokenizer import Tokenizer
 from specdec.totals import Totals
 
 Emit = Callable[[list[tuple[str, Delta]]], None]
-
-
-class QueueFull(RequestRefused):
-    """The queue is at its limit: a 503, not a 400."""
 
 
 @dataclass

@@ -69,6 +69,7 @@ async def _serve(
             tokenizer = Tokenizer.load(settings.model)
             metrics = Metrics(settings.model_name) if settings.enable_metrics else None
             engine = _engine(settings, load_runner, tokenizer, metrics)
+            logger.info(f"Loading {settings.model}, mode {settings.mode}.")
             if not await stop.unless_told(engine.start()):
                 return 0, False
         except (SpecdecError, TokenizerError) as error:

@@ -38,7 +38,8 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
     context = settings.context_length
     if context is not None and context > info.context_length:
         logger.warning(
-            f"context_length={context} is beyond the checkpoint's own; {info.context_length} is used."
+            f"context_length={context} is beyond the checkpoint's own, so "
+            f"{info.context_length} is used."
         )
     logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
     logger.info("No CUDA graph is captured: every step runs eagerly.")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from live import Live, serve, with_settings
 from scripted_runner import ScriptedRunner
+from server_live import Live, serve, with_settings
 from specdec.tokenizer import Tokenizer
 
 LIMIT = 200_000
@@ -364,7 +364,7 @@ def test_a_long_list_of_rubbish_costs_no_more_than_its_first_entry() -> None:
 
     from specdec.http.body import parse_json
     from specdec.http.errors import ApiError
-    from specdec.http.schemas import GenerateBody
+    from specdec.http.native_schema import GenerateBody
 
     body = json.dumps({"input_ids": ["x"] * 300_000}).encode()
     tracemalloc.start()

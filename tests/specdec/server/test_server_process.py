@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from process import READY, ServerProcess, running, scripted
+from server_process import READY, ServerProcess, running, scripted
 from specdec.serve import bind
 
 
@@ -107,7 +107,7 @@ def test_a_step_that_never_ends_does_not_keep_the_process(checkpoint: Path) -> N
 
 def test_a_load_that_never_ends_does_not_keep_the_process(checkpoint: Path) -> None:
     with running(scripted(checkpoint, "load-hang")) as server:
-        time.sleep(1.5)
+        server.wait_for("Loading ")
         server.signal()
         assert server.wait(5) == 0
         assert not any(READY in line for line in server.log)

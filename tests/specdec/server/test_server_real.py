@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from live import Live, serve, with_settings
-from process import READY, running
+from server_live import Live, serve, with_settings
+from server_process import READY, running
 from specdec.contract import DecodeRunner, Mode, RunnerOptions
 from specdec.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from live import Live, serve
+from server_live import Live, serve
 from specdec.contract import Mode
 from specdec.tokenizer import Tokenizer
 from test_server_real import loader

@@ -8,16 +8,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from specdec.engine import Stream
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
 from specdec.http.meta import meta_info
 from specdec.http.openai import Envelope, ending, sampling_of
-from specdec.http.schemas import ChatBody, Message
+from specdec.http.openai_schema import ChatBody, Message
 from specdec.http.sse import EventStream, event, unless_gone
 from specdec.http.state import ServerState, state_of
 from specdec.http.submit import check, collecting, encode, job_spec, new_rid, submit
 from specdec.request import TokenLogprob
+from specdec.stream import Stream
 from specdec.tokenizer import TokenizerError
 
 

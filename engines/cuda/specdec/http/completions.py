@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from specdec.engine import Stream
 from specdec.http.body import read_json
 from specdec.http.openai import Envelope, ending, sampling_of
-from specdec.http.schemas import CompletionBody
+from specdec.http.openai_schema import CompletionBody
 from specdec.http.sse import EventStream, event, unless_gone
 from specdec.http.state import ServerState, state_of
 from specdec.http.submit import Answer, check, collecting, encode, job_spec, new_rid, submit
 from specdec.job import Delta
 from specdec.request import TokenLogprob
+from specdec.stream import Stream
 
 DEFAULT_MAX_TOKENS = 16
 

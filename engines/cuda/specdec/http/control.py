@@ -13,7 +13,7 @@ from specdec import __version__
 from specdec.engine import EngineStopped, FlushBusy
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
-from specdec.http.schemas import AbortBody
+from specdec.http.other_schema import AbortBody
 from specdec.http.sse import unless_gone
 from specdec.http.state import ServerState, state_of
 from specdec.http.submit import Sampling, collecting, job_spec, new_rid, submit

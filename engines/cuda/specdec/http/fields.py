@@ -9,6 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 # Longest texts and lists that a sampling field may hold: generous for use, small for abuse.
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARACTERS = 1024
+MAX_BATCH = 512
+
+# Values that ask for nothing, for `Strict.NEUTRAL`.
+NONE = (None,)
+OFF = (None, False)
+ZERO = (None, 0)
+ONE = (None, 1)
 
 Temperature = Annotated[float, Field(ge=0.0, le=1000.0)]
 TopP = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -26,6 +33,7 @@ Stop = (
     | None
 )
 StopTokenIds = Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None
+TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 RequestId = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(min_length=1)]
 

@@ -8,12 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from specdec.engine import Stream
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
 from specdec.http.fields import stop_strings
 from specdec.http.meta import logprob_fields, meta_info
-from specdec.http.schemas import GenerateBody, NativeSampling
+from specdec.http.native_schema import GenerateBody, NativeSampling
 from specdec.http.sse import EventStream, event, unless_gone
 from specdec.http.state import ServerState, state_of
 from specdec.http.submit import (
@@ -26,6 +25,7 @@ from specdec.http.submit import (
     new_rid,
     submit,
 )
+from specdec.stream import Stream
 
 
 async def generate(request: Request) -> Response | EventStream:

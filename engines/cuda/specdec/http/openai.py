@@ -8,7 +8,7 @@ from typing import Any
 
 from specdec.http.fields import stop_strings
 from specdec.http.meta import sglext, usage
-from specdec.http.schemas import OpenAIBody
+from specdec.http.openai_schema import OpenAIBody
 from specdec.http.sse import event
 from specdec.http.state import ServerState
 from specdec.http.submit import Sampling

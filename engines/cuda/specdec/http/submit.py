@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import anyio.to_thread
 
-from specdec.engine import EngineStopped, Stream
-from specdec.errors import RequestRefused
+from specdec.engine import EngineStopped
+from specdec.errors import QueueFull, RequestRefused
 from specdec.http.errors import ApiError
 from specdec.http.state import ServerState
 from specdec.job import Delta, JobSpec
 from specdec.request import SamplingParams, TokenLogprob
-from specdec.scheduler import QueueFull
+from specdec.stream import Stream
 from specdec.tokenizer import TokenizerError
 
 # Below this temperature a request is greedy, as in SGLang.

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 from specdec.http.body import read_json
 from specdec.http.chat import render
 from specdec.http.errors import ApiError
-from specdec.http.schemas import DetokenizeBody, TokenizeBody
+from specdec.http.other_schema import DetokenizeBody, TokenizeBody
 from specdec.http.state import state_of
 from specdec.tokenizer import TokenizerError
 
