@@ -82,17 +82,13 @@ def _plain(number: Any) -> str:
 
 def _essential(errors: list[_Error]) -> Iterable[_Error]:
     """One error a place: a union reports each of its members, and only one was meant."""
-    seen: set[tuple[Path, str]] = set()
     for error in errors:
         if error.is_type and any(
             e.path[: len(error.path)] == error.path and (e.path != error.path or not e.is_type)
             for e in errors
         ):
             continue
-        place = (error.path, error.key)
-        if place not in seen:
-            seen.add(place)
-            yield error
+        yield error  # the members that are left tell the same fault, which is kept once
 
 
 def _tell(error: _Error, document: Document) -> None:
