@@ -72,11 +72,13 @@ def _earlier_run(folder: Path) -> None:
         "usage": {"prompt_tokens": 1000, "completion_tokens": 41, "cached_tokens": 0},
         "timing": {"t_first_s": 4.0, "t_last_s": 6.0, "n_first": 1},
     }
+    wrong = {**record, "timing": {"t_first_s": 0.1, "t_last_s": 0.2, "n_first": 1}}
     spoilt = [
-        {**record, "ok": False, "timing": {"t_first_s": 0.1, "t_last_s": 0.2, "n_first": 1}},
-        {**record, "phase": "probe"},
-        {**record, "concurrency": 2},
-        {**record, "usage": {**record["usage"], "cached_tokens": 900}},  # type: ignore[dict-item]
+        {**wrong, "ok": False},
+        {**wrong, "phase": "probe"},
+        {**wrong, "concurrency": 2},
+        {**wrong, "usage": {"prompt_tokens": 9, "completion_tokens": 41, "cached_tokens": 900}},
+        {**wrong, "usage": {"prompt_tokens": 9, "completion_tokens": None}},
     ]
     lines = [json.dumps(r) for r in (record, *spoilt)]
     (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
