@@ -10,6 +10,7 @@ from qualify.analysis.speculation import Cycle, pooled_cycle
 from qualify.analysis.stats import Summary, summarise
 from qualify.analysis.timing import busy_s, window_s
 from qualify.checks.implausible import flaw
+from qualify.checks.pairing import side_names
 from qualify.checks.pool import Pool, pool
 from qualify.checks.select import by_side_and_cell, completion_tokens, measuring
 from qualify.checks.stream import cause_of
@@ -47,9 +48,13 @@ class SideCell:
 
 
 def side_cells(run: Run) -> list[SideCell]:
-    """In plan order; a cell that no launch finished has None for its figures."""
+    """By cell in plan order, the baseline first; None for what no launch measured."""
     found = []
-    for (side, cell), group in by_side_and_cell(run).items():
+    groups = by_side_and_cell(run)
+    cells = list(dict.fromkeys(cell for _, cell in groups))
+    sides = side_names(run.plan)
+    for side, cell in sorted(groups, key=lambda k: (cells.index(k[1]), sides.index(k[0]))):
+        group = groups[side, cell]
         mine = list(measuring(group))
         if not mine:
             continue

@@ -51,7 +51,7 @@ def why_not(pair: PairResult) -> str:
             f"{pair.side} is behind: {times(finding.ratio)} of {pair.reference}'s decode speed "
             f"({interval(finding)}){_factors(pair)}."
         )
-    leaning = {"faster": "points ahead", "slower": "points behind", "level": "is close"}
+    leaning = {"faster": "points ahead", "slower": "points behind", "level": "stands"}
     return (
         f"Not enough data to separate {pair.side} from {pair.reference}: it "
         f"{leaning[finding.direction]} at {times(finding.ratio)} ({interval(finding)}; a "
@@ -117,14 +117,14 @@ def why_regret(
 ) -> str:
     loss, cell = losses[best]
     told = (
-        f"{best} is nowhere measurably behind the best mode."
+        f"Nothing was measurably faster than {best} in any cell."
         if loss <= 1.0
         else f"{best} loses least where it is worst: {times(loss)} the time of the best in {cell}."
     )
     for side, (other, where) in losses.items():
         if side != best:
             told += (
-                f" {side} is nowhere measurably behind either."
+                f" {side} was nowhere measurably slower either."
                 if other <= 1.0
                 else f" {side} takes {times(other)} the time of the best in {where}."
             )

@@ -99,6 +99,9 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
         elif confirmed:
             text = f"N = N0 + C + V + T - W holds on the server's own counters over {n}."
             verdicts.append(Verdict("counters", name, "pass", text, evidence))
+        elif not proposed and all(s.C == 0 for _, s in reports):
+            text = f"Nothing was proposed on {n}, so there are no counts to check."
+            verdicts.append(Verdict("counters", name, "not-run", text, evidence, demanded=False))
         else:
             text = (
                 f"Counts of {n} are within their bounds; the identity cannot be checked, "
@@ -111,15 +114,20 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
 def independent(s: Speculation) -> bool:
     """Are all integers of the identity reported rather than computed from one another?
 
-    T and W may be unreported; they then count as 0: a sum that comes out exactly confirms
-    that, and one that does not convicts nobody.
+    N0 = 1 is a definition, not a deduction. T and W may be unreported; they then count as 0:
+    a sum that comes out exactly confirms that, and one that does not convicts nobody.
     """
     return s.V is not None and s.C is not None and not any(from_identity(d) for d in s.derived)
 
 
 def from_identity(derived: str) -> bool:
-    """Is `T = predicted_n - 1 - C - V` computed from the output count it would have to check?"""
-    _, _, source = derived.partition("=")
+    """Is `T = predicted_n - 1 - C - V` computed from the output count it would have to check?
+
+    A bare name says that the integer was derived, and not from what: that counts too.
+    """
+    name, _, source = derived.partition("=")
+    if name.strip() not in ("V", "C", "T", "W"):
+        return False
     return not source or bool(_OUTPUT_COUNT.search(source))
 
 

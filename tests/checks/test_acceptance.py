@@ -117,6 +117,16 @@ def test_an_identity_that_was_used_to_derive_a_count_is_not_called_checked() -> 
     assert not verdict.demanded
 
 
+def test_a_first_token_that_is_one_by_definition_leaves_the_identity_independent() -> None:
+    edit = editing(where(side="mtp"), speculation__derived=("N0",))
+    perfect = drafting(width=3, right=3)
+    verdict = counters.check(with_side(perfect, output_tokens=33, edit=edit).build(), S)[0]
+    assert verdict.outcome == "pass"
+    bare = editing(where(side="mtp"), speculation__derived=("V",))
+    verdict = counters.check(with_side(perfect, output_tokens=33, edit=bare).build(), S)[0]
+    assert verdict.outcome == "inconclusive"
+
+
 def test_unreported_trimming_convicts_nobody() -> None:
     edit = editing(where(side="mtp"), speculation__W=None, speculation__T=None)
     found = counters.check(with_side(drafting(right=[2, 3]), edit=edit).build(), S)
