@@ -15,27 +15,11 @@ from specdec.assemble import Assembled, assemble
 from specdec.contract import RunnerInfo, RunnerOptions
 from specdec.drafting import Drafts, MtpDrafter
 from specdec.errors import PoolExhausted
+from specdec.judge import Judged, judge_rows
 from specdec.pages import Pages
 from specdec.plan import Span, plan_pass
-from specdec.request import (
-    Finish,
-    Phase,
-    SamplingParams,
-    Sequence,
-    StepResult,
-    StepStats,
-    TokenLogprob,
-)
-from specdec.sampling import Purpose, distribution, draw, token_logprob, uniform
-from specdec.speculate import (
-    Commit,
-    Verdict,
-    accept_greedy,
-    accept_sampled,
-    commit,
-    next_width,
-    step_counts,
-)
+from specdec.request import Finish, Phase, SamplingParams, Sequence, StepResult, StepStats
+from specdec.speculate import next_width, step_counts
 from specdec.state import ModelState
 from specdec.tally import add_step
 
@@ -54,6 +38,7 @@ class Runner:
         self._random_seed = options.random_seed
         self._made = 0
         info = parts.info
+        self._end_tokens = info.eos_token_ids
         self._pages = Pages(info.max_total_tokens, info.page_size)
         self._state = ModelState(
             parts.config,
@@ -162,23 +147,21 @@ class Runner:
         stop = seq.computed + tokens
         hidden = self._forward_chunk(seq, stop)
         last = self._target.logits(hidden[-1:]) if stop == _prefill_goal(seq) else None
-        finite = last is None or bool(torch.isfinite(last).all())
+        judged = None if last is None else judge_rows([seq], [Drafts()], last, self._end_tokens)[0]
         middle = time.perf_counter()
         if self._drafter is not None:
             self._drafter.remember(seq, hidden)
             self._drafter.prime(seq)
         stats = StepStats(prefill_s=middle - begin, priming_s=time.perf_counter() - middle)
         if last is None:
-            return self._report(seq, (), stats, prefilled=tokens)
+            return self._report(seq, stats, prefilled=tokens)
         seq.phase = Phase.DECODE
-        if not finite:
-            return self._report(seq, (), stats, tokens, Finish("abort", message=NONFINITE_TARGET))
+        if judged is None:
+            return self._report(seq, stats, prefilled=tokens, failure=NONFINITE_TARGET)
         if seq.output_ids:  # after a retraction the tokens are known already
-            return self._report(seq, (), stats, prefilled=tokens)
-        done = commit(Verdict(0, self._own_token(seq, last[0])), (), self._stops(seq))
+            return self._report(seq, stats, prefilled=tokens)
         seq.counters.prefill_tokens = 1
-        logprobs = self._logprobs(seq, last, done.visible)
-        return self._report(seq, done.visible, stats, tokens, self._finish(seq, done), logprobs)
+        return self._report(seq, stats, judged, tokens)
 
     def _forward_chunk(self, seq: Sequence, stop: int) -> Tensor:
         """Hidden rows up to position ``stop``; in one pass where prefill rows are exact."""
@@ -206,12 +189,11 @@ class Runner:
         drafts = self._draft(seqs, self._widths(seqs))
         middle = time.perf_counter()
         running = [i for i, mine in enumerate(drafts) if not mine.nonfinite]
-        commits = self._verify([seqs[i] for i in running], [drafts[i] for i in running])
-        end = time.perf_counter()
-        results = dict(zip(running, commits, strict=True))
+        found = self._verify([seqs[i] for i in running], [drafts[i] for i in running])
+        judged = dict(zip(running, found, strict=True))
+        seconds = StepStats(draft_s=middle - begin, verify_s=time.perf_counter() - middle)
         return [
-            self._conclude(seq, drafts[i], results.get(i), middle - begin, end - middle)
-            for i, seq in enumerate(seqs)
+            self._conclude(seq, drafts[i], judged.get(i), seconds) for i, seq in enumerate(seqs)
         ]
 
     def _widths(self, seqs: Seq[Sequence]) -> list[int]:
@@ -238,9 +220,7 @@ class Runner:
                 drafts[i] = mine
         return drafts
 
-    def _verify(
-        self, seqs: list[Sequence], drafts: list[Drafts]
-    ) -> list[tuple[Commit, tuple[TokenLogprob, ...] | None] | None]:
+    def _verify(self, seqs: list[Sequence], drafts: list[Drafts]) -> list[Judged | None]:
         """One target forward over every sequence's anchor and drafts; None: not finite."""
         if not seqs:
             return []
@@ -249,61 +229,32 @@ class Runner:
             for seq, mine in zip(seqs, drafts, strict=True)
         ]
         hidden = self._forward(spans)
-        logits = self._target.logits(hidden)
-        finite = torch.isfinite(logits).all(1).tolist()
-        best = logits.argmax(1).tolist()
-        out: list[tuple[Commit, tuple[TokenLogprob, ...] | None] | None] = []
+        found = judge_rows(seqs, drafts, self._target.logits(hidden), self._end_tokens)
         first = 0
-        for seq, mine in zip(seqs, drafts, strict=True):
-            stop = first + 1 + len(mine.tokens)
-            if not all(finite[first:stop]):
-                out.append(None)
-            else:
-                verdict = self._judge(seq, mine, logits[first:stop], best[first:stop])
-                done = commit(verdict, mine.tokens, self._stops(seq))
-                out.append((done, self._logprobs(seq, logits[first:stop], done.visible)))
-                kept = len(done.visible)
+        for seq, mine, judged in zip(seqs, drafts, found, strict=True):
+            if judged is not None:
+                kept = len(judged.done.visible)
                 seq.computed += kept
                 if self._drafter is not None:
                     self._drafter.remember(seq, hidden[first : first + kept])
-            first = stop
-        return out
-
-    def _judge(self, seq: Sequence, mine: Drafts, logits: Tensor, best: list[int]) -> Verdict:
-        if seq.params.temperature <= 0:
-            return accept_greedy(mine.tokens, best)
-        targets = [distribution(row, seq.params) for row in logits]
-        start = seq.total_tokens
-
-        def number(offset: int, purpose: Purpose) -> float:
-            return uniform(seq.seed, start + offset, purpose)
-
-        return accept_sampled(mine.tokens, mine.proposals, targets, number)
+            first += 1 + len(mine.tokens)
+        return found
 
     def _conclude(
-        self,
-        seq: Sequence,
-        mine: Drafts,
-        found: tuple[Commit, tuple[TokenLogprob, ...] | None] | None,
-        draft_s: float,
-        verify_s: float,
+        self, seq: Sequence, mine: Drafts, judged: Judged | None, seconds: StepStats
     ) -> StepResult:
-        seconds = StepStats(
-            draft_s=draft_s, verify_s=verify_s, nonfinite_draft_logits=mine.nonfinite
-        )
-        if found is None:
-            message = NONFINITE_DRAFT if mine.nonfinite else NONFINITE_TARGET
-            return self._report(seq, (), seconds, finish=Finish("abort", message=message))
-        done, logprobs = found
+        if judged is None:
+            stats = replace(seconds, nonfinite_draft_logits=mine.nonfinite)
+            failure = NONFINITE_DRAFT if mine.nonfinite else NONFINITE_TARGET
+            return self._report(seq, stats, failure=failure)
         proposed = len(mine.tokens)
         if self.info.adaptive:
             seq.draft_width = next_width(
-                seq.draft_width, proposed, done.correct, self.info.draft_steps
+                seq.draft_width, proposed, judged.done.correct, self.info.draft_steps
             )
-        counts = step_counts(done, proposed)
-        stats = replace(counts, draft_s=draft_s, verify_s=verify_s)
-        finish = self._finish(seq, done)
-        return self._report(seq, done.visible, stats, finish=finish, logprobs=logprobs)
+        counts = step_counts(judged.done, proposed)
+        stats = replace(counts, draft_s=seconds.draft_s, verify_s=seconds.verify_s)
+        return self._report(seq, stats, judged)
 
     # Shared
 
@@ -315,45 +266,22 @@ class Runner:
         assert seq.slot is not None
         return Span(seq.slot, seq.pages, seq.computed, tokens)
 
-    def _own_token(self, seq: Sequence, logits: Tensor) -> int:
-        if seq.params.temperature <= 0:
-            return int(logits.argmax())
-        number = uniform(seq.seed, seq.total_tokens, Purpose.TARGET)
-        return draw(distribution(logits, seq.params), number)
-
-    def _stops(self, seq: Sequence) -> frozenset[int]:
-        own = frozenset() if seq.params.ignore_eos else self.info.eos_token_ids
-        return seq.params.stop_token_ids | own
-
-    def _finish(self, seq: Sequence, done: Commit) -> Finish | None:
-        """What the visible tokens, not yet appended, do to the sequence."""
-        if done.stop is not None:
-            return Finish("stop", matched=done.stop)
-        if len(done.visible) == seq.remaining:
-            return Finish("length", length=seq.params.max_new_tokens)
-        return None
-
-    def _logprobs(
-        self, seq: Sequence, logits: Tensor, tokens: Seq[int]
-    ) -> tuple[TokenLogprob, ...] | None:
-        top = seq.params.top_logprobs
-        if top is None:
-            return None
-        return tuple(
-            token_logprob(row, token, top) for row, token in zip(logits, tokens, strict=False)
-        )
-
     def _report(
         self,
         seq: Sequence,
-        tokens: tuple[int, ...],
         stats: StepStats,
+        judged: Judged | None = None,
         prefilled: int = 0,
-        finish: Finish | None = None,
-        logprobs: tuple[TokenLogprob, ...] | None = None,
+        failure: str | None = None,
     ) -> StepResult:
-        seq.output_ids += tokens
+        """Append what was committed, count it, and end the sequence if it is at its end."""
         add_step(seq.counters, stats)
+        tokens = () if judged is None else judged.done.visible
+        logprobs = None if judged is None else judged.logprobs
+        finish = None if judged is None else judged.finish
+        if failure is not None:
+            finish = Finish("abort", message=failure)
+        seq.output_ids += tokens
         if finish is not None:
             self.release(seq, finish)
         return StepResult(seq, tokens, stats, prefilled, finish, logprobs)
