@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TypeVar
 
-import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
@@ -58,7 +58,7 @@ async def read_json(request: Request, schema: type[Schema], limit_bytes: int) ->
     body = await read_body(request, limit_bytes)
     parse = partial(parse_json, body, schema)
     if len(body) > _LARGE_BODY_BYTES:
-        return await anyio.to_thread.run_sync(parse)
+        return await asyncio.to_thread(parse)
     return parse()
 
 

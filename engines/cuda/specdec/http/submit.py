@@ -8,8 +8,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import anyio.to_thread
-
 from specdec.engine import EngineStopped
 from specdec.errors import QueueFull, RequestRefused
 from specdec.http.errors import ApiError
@@ -88,7 +86,7 @@ async def encode(state: ServerState, text: str, add_special_tokens: bool = True)
     """Token ids of a text. Raises ApiError 400 for text that is no Unicode or gives no token."""
     try:
         if len(text) > _LARGE_TEXT_CHARACTERS:
-            ids = await anyio.to_thread.run_sync(state.tokenizer.encode, text, add_special_tokens)
+            ids = await asyncio.to_thread(state.tokenizer.encode, text, add_special_tokens)
         else:
             ids = state.tokenizer.encode(text, add_special_tokens)
     except TokenizerError as error:
