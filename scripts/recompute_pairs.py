@@ -72,7 +72,7 @@ def compared(
         and sound(a) and sound(b)
     ]  # fmt: skip
     kinds: dict[str, dict[int, dict[Any, float]]] = {
-        k: defaultdict(dict) for k in ("decode", "wall", "cycle", "tokens")
+        k: defaultdict(dict) for k in ("decode", "wall", "same", "cycle", "tokens")
     }
     known = []
     for number, a, b in usable:
@@ -80,6 +80,8 @@ def compared(
         ta, tb = a["timing"], b["timing"]
         kinds["decode"][number][key] = math.log(tb["tpot_ms"] / ta["tpot_ms"])
         kinds["wall"][number][key] = math.log(tb["t_last_s"] / ta["t_last_s"])
+        same = tb["t_first_s"] + ta["t_last_s"] - ta["t_first_s"]
+        kinds["same"][number][key] = math.log(tb["t_last_s"] / same)
         sa, sb = steps(a, drafts[0]), steps(b, drafts[1])
         if sa and sb:
             known.append((sa, sb))
@@ -87,8 +89,8 @@ def compared(
             kinds["tokens"][number][key] = math.log(sa[1] / sa[0] / (sb[1] / sb[0]))
     whole = bool(usable) and len(known) == len(usable)
 
-    def centre(name: str) -> float | None:
-        return math.exp(mean(mean(v.values()) for v in kinds[name].values())) if whole else None
+    def centre(name: str, known: bool) -> float | None:
+        return math.exp(mean(mean(v.values()) for v in kinds[name].values())) if known else None
 
     even = None
     if whole:
@@ -103,8 +105,9 @@ def compared(
         "prompts": len({(a["prompt_id"], a["turn"]) for _, a, _ in usable}),
         "decode": finding(kinds["decode"], margin),
         "wall": finding(kinds["wall"], margin),
-        "cycle_factor": centre("cycle"),
-        "tokens_factor": centre("tokens"),
+        "wall_same_prefill": centre("same", bool(usable)),
+        "cycle_factor": centre("cycle", whole),
+        "tokens_factor": centre("tokens", whole),
         "break_even": even,
     }
 

@@ -41,10 +41,12 @@ class PairResult:
     """How one side decodes against its reference in one cell.
 
     Every ratio is "times as fast as the reference": above 1 the side is faster. decode is
-    reference TPOT / side TPOT, wall the same for the time to the last token, throughput the
-    ratio of aggregate rates. cycle_factor * tokens_factor = decode over the same prompts
-    (None where steps are not known): the first is cheaper steps, the second more tokens in
-    each. left_out says how many matched prompts were not compared, and why.
+    reference TPOT / side TPOT, wall the same for the time to the last token as measured, and
+    wall_same_prefill with the reference's TTFT on both sides: a TTFT difference is not
+    credited to a mode (rule 10). throughput_ratio is that of aggregate rates.
+    cycle_factor * tokens_factor = decode over the same prompts (None where steps are not
+    known): the first is cheaper steps, the second more tokens in each. left_out says how
+    many matched prompts were not compared, and why.
     """
 
     side: str
@@ -58,6 +60,7 @@ class PairResult:
     left_out: dict[str, int]
     decode: Finding | None
     wall: Finding | None
+    wall_same_prefill: float | None
     throughput_ratio: float | None
     cycle_factor: float | None
     tokens_factor: float | None
@@ -143,6 +146,7 @@ def _result(
         left_out=dict(sorted(left_out.items())),
         decode=finding,
         wall=judge(_by_round(usable, _wall), margin),
+        wall_same_prefill=_estimate(_by_round(usable, _wall_same_prefill)),
         throughput_ratio=None,
         cycle_factor=_estimate(cycle),
         tokens_factor=_estimate(tokens),
@@ -176,6 +180,14 @@ def _decode(m: Match) -> float | None:
 
 def _wall(m: Match) -> float | None:
     return _log(m.b.timing.t_last_s, m.a.timing.t_last_s)
+
+
+def _wall_same_prefill(m: Match) -> float | None:
+    """Log ratio of whole answers if both had taken the reference's time to first token."""
+    a, b = m.a.timing, m.b.timing
+    if a.t_first_s is None or a.t_last_s is None or b.t_first_s is None:
+        return None
+    return _log(b.t_last_s, b.t_first_s + (a.t_last_s - a.t_first_s))
 
 
 def _cycle(steps: tuple[Steps, Steps]) -> float | None:

@@ -20,6 +20,8 @@ MIXED = "mixed or unknown"
 class Row:
     """mode None: nothing can be recommended, and `why` says so. `also` ties with it.
 
+    settled False: the mode is a default, because no comparison could decide against it.
+
     evidence: the cells that it stands on. refused: side -> the checks that failed there.
     """
 
@@ -29,6 +31,7 @@ class Row:
     cache: str | None
     cell: str | None
     mode: str | None
+    settled: bool
     also: tuple[str, ...]
     why: str
     sure: str
@@ -67,7 +70,14 @@ def _row(
     baseline = plan.baseline
     rivals = {p.side: p for p in here if p.reference == baseline and p.side in good}
 
-    def row(mode: str | None, why: str, sure: str, reverse: str, also: Sequence[str] = ()) -> Row:
+    def row(
+        mode: str | None,
+        why: str,
+        sure: str,
+        reverse: str,
+        also: Sequence[str] = (),
+        settled: bool = False,
+    ) -> Row:
         denied = " ".join(
             f"{s} is not recommended here: it fails {words.listed(f)}."
             for s, f in refused.items()
@@ -80,6 +90,7 @@ def _row(
             cache=like.cache,
             cell=like.cell,
             mode=mode,
+            settled=settled,
             also=tuple(also),
             why=f"{why} {denied}".strip(),
             sure=sure,
@@ -102,8 +113,15 @@ def _row(
         c for s in good for c in against(verdicts, s, like.cell, like.workload, "inconclusive")
     ]
     mode, also, why, lead = _choose(baseline, good, rivals, here)
+    found = [p.decode for p in rivals.values() if p.decode is not None]
     return row(
-        mode, why, words.sureness(lead, open_checks), words.reversal(baseline, mode, rivals), also
+        mode,
+        why,
+        words.sureness(lead, open_checks),
+        words.reversal(baseline, mode, rivals),
+        also,
+        settled=bool(found)
+        and (mode != baseline or all(f.outcome != "not enough data" for f in found)),
     )
 
 
@@ -178,7 +196,21 @@ def _mixed(
     evidence = tuple(by_cell)
 
     def row(mode: str | None, why: str, sure: str, reverse: str) -> Row:
-        return Row(MIXED, None, None, None, None, mode, (), why, sure, reverse, evidence, refused)
+        return Row(
+            workload=MIXED,
+            tokens=None,
+            concurrency=None,
+            cache=None,
+            cell=None,
+            mode=mode,
+            settled=bool(lead),
+            also=(),
+            why=why,
+            sure=sure,
+            reverse=reverse,
+            evidence=evidence,
+            refused=refused,
+        )
 
     if baseline not in losses:
         return row(

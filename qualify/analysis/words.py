@@ -73,12 +73,13 @@ def _factors(pair: PairResult) -> str:
 
 
 def _wall(pair: PairResult) -> str:
-    """Said where the whole answer gains clearly less than its decode: prefill is in it."""
-    if pair.wall is None or pair.decode is None:
+    """Said where prefill, which both sides share, swallows much of a decode gain."""
+    if pair.wall_same_prefill is None or pair.decode is None:
         return ""
-    if abs(pair.wall.ratio - pair.decode.ratio) < 0.05:
+    if abs(pair.wall_same_prefill - pair.decode.ratio) < 0.05:
         return ""
-    return f" The whole answer, prefill included, takes {times(1 / pair.wall.ratio)} the time."
+    took = times(1 / pair.wall_same_prefill)
+    return f" With the same prefill the whole answer takes {took} the time."
 
 
 def sureness(lead: Finding | None, open_checks: Sequence[str]) -> str:
@@ -97,6 +98,8 @@ def sureness(lead: Finding | None, open_checks: Sequence[str]) -> str:
 
 def reversal(baseline: str, mode: str, rivals: Mapping[str, PairResult]) -> str:
     told = []
+    if any(p.decode and p.decode.outcome == "not enough data" for p in rivals.values()):
+        told.append("more prompts or rounds could settle it")
     for side, pair in rivals.items():
         level = pair.break_even
         if level is None or pair.decode is None:
@@ -133,18 +136,30 @@ def why_regret(
     return told
 
 
-def at_a_glance(choices: Sequence[tuple[str, str | None]]) -> str:
-    """(cell, mode) of every row -> which mode where, the rarer choice first."""
+def at_a_glance(rows: Sequence[tuple[str, str | None, bool]]) -> str:
+    """(cell, mode, settled) of every row -> which mode where; a default is called one."""
     where: dict[str, list[str]] = {}
-    for cell, mode in choices:
-        where.setdefault(mode or "no recommendation", []).append(cell)
-    if not where:
+    open_: dict[str, list[str]] = {}
+    for cell, mode, settled in rows:
+        if mode is None:
+            open_.setdefault("no recommendation", []).append(cell)
+        else:
+            (where if settled else open_).setdefault(mode, []).append(cell)
+    if not rows:
         return "Nothing was measured."
-    if len(where) == 1:
-        return f"{next(iter(where))} on every measured workload."
-    few = sorted(where.items(), key=lambda item: len(item[1]))
-    parts = [f"{mode} on {listed(cells)}" for mode, cells in few[:-1]]
-    return f"{'; '.join(parts)}; {few[-1][0]} on everything else that was measured."
+    parts = [
+        f"{mode} on {'every measured workload' if len(cells) == len(rows) else listed(cells)}"
+        for mode, cells in sorted(where.items(), key=lambda item: len(item[1]))
+    ]
+    for mode, cells in open_.items():
+        place = "every measured workload" if len(cells) == len(rows) else listed(cells)
+        parts.append(
+            f"{mode} on {place}"
+            if mode == "no recommendation"
+            else f"not settled on {place}, where {mode} stays the default"
+        )
+    told = "; ".join(parts)
+    return f"{told[0].upper()}{told[1:]}." if not where else f"{told}."
 
 
 def regret_reversal(baseline: str, best: str, lead: Mapping[tuple[str, str], float]) -> str:

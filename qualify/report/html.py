@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,9 @@ def render_html(report: Report) -> str:
 
 def glance(report: Report) -> str | None:
     """Which mode where, in one sentence; None where nothing was measured."""
-    rows = [(r.cell, r.mode) for r in report.analysis.recommendation if r.cell is not None]
+    rows = [
+        (r.cell, r.mode, r.settled) for r in report.analysis.recommendation if r.cell is not None
+    ]
     return words.at_a_glance(rows) if rows and report.run.measured() else None
 
 
@@ -124,6 +127,12 @@ class CheckGroup:
     open: tuple[Verdict, ...]  # those that did not pass, the worst first
     passed: tuple[Verdict, ...]
     worst: str
+
+    @property
+    def told(self) -> str:
+        """`2 pass, 1 not-run`"""
+        counts: Counter[str] = Counter(v.outcome for v in self.verdicts)
+        return ", ".join(f"{counts[o]} {o}" for o in reversed(_ORDER) if counts[o])
 
 
 def by_check(verdicts: Sequence[Verdict]) -> list[CheckGroup]:

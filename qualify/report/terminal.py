@@ -80,6 +80,8 @@ def _recommendation(report: Report) -> list[RenderableType]:
         line.append(row.mode or "none", style="bold green" if row.mode else "bold red")
         if row.also:
             line.append(f" (or {', '.join(row.also)})", style="cyan")
+        if row.mode and not row.settled:
+            line.append(" (not settled: the default)", style="yellow")
         blocks += [
             Padding(line, (0, 0, 0, 1)),
             Padding(Text(row.why), (0, 0, 0, 4)),
@@ -105,7 +107,7 @@ def _pair(report: Report, side: str, reference: str, *, wide: bool) -> Table:
             figures += [
                 show.ratio(1 / pair.cycle_factor if pair.cycle_factor else None),
                 show.ratio(pair.tokens_factor),
-                show.ratio(pair.wall.ratio if pair.wall else None),
+                show.ratio(pair.wall_same_prefill),
             ]
         table.add_row(escape(pair.cell), Text(outcome, style=STYLES.get(outcome, "")), *figures)
     return table

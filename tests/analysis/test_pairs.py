@@ -64,6 +64,23 @@ def test_wall_and_decode_speed_up_differ_where_prefill_dominates() -> None:
     assert pair.wall.ratio == pytest.approx((32.768 + 0.3) / (32.768 + 0.15))
 
 
+def test_a_ttft_difference_is_not_credited_to_a_mode() -> None:
+    def slower_prefill(record: Record) -> Record:
+        if record.side != "mtp":
+            return record
+        timing = record.timing
+        shifted = {
+            name: (getattr(timing, name) or 0.0) + 1.0
+            for name in ("ttft_s", "t_first_s", "t_last_s", "t_end_s")
+        }
+        return dataclasses.replace(record, timing=dataclasses.replace(timing, **shifted))
+
+    pair = pair_of(both(drafting(cycle_ms=15.0, right=2), edit=slower_prefill).build())
+    assert pair.wall is not None
+    assert pair.wall.ratio == pytest.approx((0.256 + 0.3) / (1.256 + 0.15))
+    assert pair.wall_same_prefill == pytest.approx((0.256 + 0.3) / (0.256 + 0.15))
+
+
 def test_unequal_output_lengths_are_not_compared() -> None:
     edit = editing(where(side="mtp", index=0), usage__completion_tokens=20)
     pair = pair_of(both(drafting(), edit=edit).build())

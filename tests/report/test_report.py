@@ -184,8 +184,20 @@ def test_a_newcomer_reads_which_mode_wins_where() -> None:
     page = text_of(render_html(assemble(Maker(sides=sides, works=works).build())))
     assert (
         "Serve: target-only on prose@256/c1 and prose@1024/c1; "
-        "ngram on everything else that was measured." in page
+        "ngram on copy@256/c1 and copy@2048/c1." in page
     )
+
+
+def test_a_default_that_no_comparison_settles_is_called_one() -> None:
+    sides = {"target-only": target(), "mtp": drafting(right=[0, 2])}
+    run = Maker(sides=sides, works=(Work("prose", (256, 1024), 1),)).build()
+    page = text_of(render_html(assemble(run)))
+    assert (
+        "Serve: Not settled on every measured workload, where target-only stays the default."
+        in page
+    )
+    assert "not settled: the default" in page
+    assert "more prompts or rounds could settle it" in page
 
 
 def test_a_near_tie_is_explained_where_it_shows_up() -> None:
