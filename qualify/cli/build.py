@@ -26,4 +26,6 @@ def prompt_builder(prepared: Prepared) -> Callable[[PromptSpec], list[Prompt]]:
             f"Engine {engine.name} names no tokenizer, and prompts are built of exact token ids.",
             "Write `tokenizer: PATH` in the campaign: the model's folder, tokenizer.json or .gguf.",
         )
-    return partial(build, tokenizer=Tokenizer.load(launch.tokenizer))
+    # A plain OpenAI server may refuse token ids; text that is proven exact is then sent.
+    need_text = launch.protocol == "openai"
+    return partial(build, tokenizer=Tokenizer.load(launch.tokenizer), need_text=need_text)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from qualify.client.clock import CLOCK
 from qualify.client.load import NextRequest, Window, run_sessions
 from qualify.client.reply import HttpRequest, RawReply
 from qualify.client.timing import timing_of
@@ -77,7 +78,6 @@ async def send_phase(
         for chain in chains
     ]
     records: dict[tuple[int, int], Record] = {}
-    began: list[float] = []
     loop = asyncio.get_running_loop()
 
     def keep(chain: int, step: int, raw: RawReply) -> Record:
@@ -92,7 +92,7 @@ async def send_phase(
             dataclasses.replace(reply, notes=(*reply.notes, *notes)),
             timing,
             cache,
-            t_start_s=raw.t_sent - began[0],
+            t_start_s=raw.t_sent - began,
             client_delay_ms=raw.client_delay_ms,
         )
         attempt.store.append(record)
@@ -116,14 +116,13 @@ async def send_phase(
     pending: list[asyncio.Task[None]] = []
 
     async def on_done(chain: int, step: int, raw: RawReply) -> None:
-        if not began:
-            began.append(raw.t_sent)
         task = asyncio.ensure_future(finish(chain, step, raw))
         pending.append(task)
         if concurrency == 1:
             await task
 
     with ThreadPoolExecutor(1, "records") as worker, _short_turns():
+        began = CLOCK.now()
         window = await run_sessions(
             [_in_order(chain) for chain in encoded], concurrency, on_done, stop=attempt.stop
         )

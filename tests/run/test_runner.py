@@ -104,6 +104,7 @@ def test_sixty_four_prompts_at_sixteen_streams_are_sixty_four_different_bodies(
     )
     run = load_run(tmp_path / "run")
     assert len({r.request_sha256 for r in run.measured()}) == 64
+    assert min(r.t_start_s for r in run.measured()) >= 0
     client = run.cells[0].evidence["client"]
     assert client["max_in_flight"] == 16
 
