@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qualify.engines.docker_nouns import DockerLaunch
 from qualify.engines.spec_schema import ArgValue
 from qualify.paths import cache_dir
 
-NOT_MEASURED = ("about", "rates", "validated")
+NOT_MEASURED = ("about", "rates", "validated", "published", "by_hand")
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,15 @@ class FetchRecipe:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Exactly one of the two is set; `path` is absolute."""
+    """Exactly one of path and fetch is set; `path` is absolute.
+
+    hub and revision say where the user gets what is expected at `path`.
+    """
 
     path: Path | None
     fetch: FetchRecipe | None
+    hub: str | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,10 @@ class Profile:
     state_slots_per_request: int | None
     validated: Validated | None
     rates: Rates | None
+    published: bool | None = None  # False: what it needs cannot be had by others
+    model: ModelSource | None = None  # where it has a checkpoint of its own
+    image: str | None = None  # where it needs an image of the user's own
+    modes: tuple[str, ...] | None = None  # None = every mode
 
     @property
     def effective_concurrency(self) -> int | None:
@@ -119,6 +129,14 @@ class Mode:
     block: int | str | None
     requires: tuple[str, ...]
     constraints: tuple[Constraint, ...]
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What measuring adds to the engine's own command."""
+
+    args: dict[str, ArgValue] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -150,6 +168,8 @@ class EngineSpec:
     grace: Grace
     file: Path
     raw: dict[str, Any] = field(repr=False)  # the definition as written, for the plan's hash
+    docker: DockerLaunch | None = None
+    harness: Additions = field(default_factory=Additions)
 
     @property
     def folder(self) -> Path:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qualify.engines.definition import DefinitionError
-from qualify.engines.nouns import Constraint, EngineSpec, Mode, Profile
-from qualify.engines.spec import PLACEHOLDER
+from qualify.engines.docker_line import run_line
+from qualify.engines.docker_nouns import ContainerPlan, ImagePin
+from qualify.engines.docker_resolve import container_plan
+from qualify.engines.nouns import Additions, Constraint, EngineSpec, Mode, Profile
 from qualify.engines.spec_schema import ArgValue
+from qualify.engines.template import argv_of, fill
 from qualify.errors import UsageError
 from qualify.paths import data_root
 
@@ -24,13 +27,15 @@ class ResolvedLaunch:
     """Everything that one launch needs. `argv` still holds {port}: see `argv_for`.
 
     env: only the variables that the definition, the mode, the profile or a variant set.
-    args: the merged arguments, variant over mode over profile over engine.
+    args: the merged arguments, variant over mode over profile over engine over harness.
+    added: what of args and env the harness adds for measuring. container: docker only; argv is
+    then the command inside it.
     drafts: most drafts proposed in a step; block: rows one verify step scores; None = unknown.
     """
 
     engine: str
     protocol: str
-    kind: str  # process | attach
+    kind: str  # process | docker | attach
     mode: str
     profile: Profile
     drafter: str  # none | model | ngram
@@ -51,6 +56,8 @@ class ResolvedLaunch:
     no_prefix_cache: bool | None
     stop_grace_s: float
     flush_patience_s: float
+    container: ContainerPlan | None = None
+    added: Additions = field(default_factory=Additions)
 
     def argv_for(self, port: int) -> tuple[str, ...]:
         """The command with its port filled in."""
@@ -67,22 +74,31 @@ def resolve(
     *,
     tokenizer: str | None = None,
     attach_url: str | None = None,
+    launch: str | None = None,
 ) -> ResolvedLaunch:
     """Lay variant (`args`, `env`) over mode over profile over engine, and check the outcome.
 
     `model` is a path or a name and overrides the definition's; an existing path is made
-    absolute. `attach_url` measures a server that already runs there instead of starting one.
+    absolute. `attach_url` measures a server that already runs there instead of starting one;
+    `launch` (process, docker, attach) replaces the definition's default way to start it.
     Raises UsageError for an unknown mode or profile or a missing argument, DefinitionError
     for a combination that the definition forbids. Nothing is fetched or started.
     """
     the_mode = _pick(spec.modes, mode, "mode", spec.name)
     the_profile = _pick(spec.profiles, profile or spec.default_profile, "profile", spec.name)
-    merged: Args = {**spec.args, **the_profile.args, **the_mode.args, **(args or {})}
-    kind = "attach" if attach_url is not None else spec.default_launch
-    if kind == "process":
+    if the_profile.modes is not None and mode not in the_profile.modes:
+        raise UsageError(
+            f"Profile {the_profile.name} of {spec.name} is not for mode {mode}.",
+            f"It is for: {', '.join(the_profile.modes)}.",
+        )
+    own: Args = {**spec.args, **the_profile.args, **the_mode.args, **(args or {})}
+    merged: Args = {**spec.harness.args, **own}
+    kind = _kind(spec, launch, attach_url)
+    if kind != "attach":
         _check(spec, the_mode, merged)
     process = spec.process if kind == "process" else None
-    path = _model_path(spec, model)
+    docker = spec.docker if kind == "docker" else None
+    path = _model_path(spec, the_profile, model)
     alias = spec.alias or (Path(path).stem if path else None)
     host = "127.0.0.1"
     values = {
@@ -91,23 +107,31 @@ def resolve(
         "data_root": str(data_root()),
         "host": host,
         "alias": alias or "",
+        "mode": mode,
     }
     if path is not None:
         values["model"] = path
+    template = process.argv if process is not None else docker.command if docker is not None else ()
+    if any("{model}" in part for part in template) and path is None:
+        raise UsageError(
+            f"Engine {spec.name} needs a model and its definition names none.",
+            "Write model: PATH in the campaign.",
+        )
     argv: tuple[str, ...] = ()
-    env_set: dict[str, str] = {}
+    own_env = {**spec.env, **the_profile.env, **the_mode.env, **(env or {})}
     cwd: Path | None = None
+    container: ContainerPlan | None = None
     url = attach_url
     if process is not None:
-        if any("{model}" in part for part in process.argv) and path is None:
-            raise UsageError(
-                f"Engine {spec.name} needs a model and its definition names none.",
-                "Write model: PATH in the campaign.",
-            )
-        argv = _argv(process.argv, merged, values)
-        layers = {**process.env, **spec.env, **the_profile.env, **the_mode.env, **(env or {})}
-        env_set = {k: _fill(v, values) for k, v in layers.items()}
-        cwd = Path(_fill(process.cwd, values)) if process.cwd else None
+        argv = argv_of(process.argv, merged, values)
+        own_env = {**process.env, **own_env}
+        cwd = Path(fill(process.cwd, values)) if process.cwd else None
+    elif docker is not None:
+        if the_profile.image is not None:
+            own_image = ImagePin(the_profile.image, pull="never")
+            docker = replace(docker, image=own_image, build=None)
+        container, argv, merged = container_plan(docker, merged, values)
+        own_env = {**docker.env, **own_env}
     elif url is None:
         url = spec.attach.url if spec.attach is not None else None
         if url is None:
@@ -115,6 +139,11 @@ def resolve(
                 f"Engine {spec.name} is one that already runs, and no address is given.",
                 "Add --attach URL, or url: under launch.attach in its engine.yaml.",
             )
+    env_set = {k: fill(v, values) for k, v in {**spec.harness.env, **own_env}.items()}
+    added = Additions(
+        {k: v for k, v in spec.harness.args.items() if k not in own},
+        {k: v for k, v in spec.harness.env.items() if k not in own_env},
+    )
     return ResolvedLaunch(
         engine=spec.name,
         protocol=spec.protocol,
@@ -126,10 +155,10 @@ def resolve(
         block=_fact(the_mode.block, merged),
         args=merged,
         argv=argv,
-        env=env_set,
+        env=env_set if kind != "attach" else {},
         cwd=cwd,
         host=host,
-        port=process.port if process is not None else None,
+        port=process.port if process is not None else docker.port if docker is not None else None,
         url=url.rstrip("/") if url is not None else None,
         model=path,
         alias=alias,
@@ -139,13 +168,29 @@ def resolve(
         no_prefix_cache=spec.no_prefix_cache,
         stop_grace_s=spec.grace.stop_s,
         flush_patience_s=spec.grace.flush_s,
+        container=container,
+        added=added,
     )
+
+
+def _kind(spec: EngineSpec, launch: str | None, attach_url: str | None) -> str:
+    if attach_url is not None:
+        return "attach"
+    described = [k for k in ("process", "docker", "attach") if getattr(spec, k) is not None]
+    if launch is not None and launch not in described:
+        raise UsageError(
+            f"Engine {spec.name} describes no launch by {launch}.",
+            f"It describes: {', '.join(described)}.",
+        )
+    return launch or spec.default_launch
 
 
 def command_line(resolved: ResolvedLaunch, *, port: int | None = None) -> str:
     """A line to paste into a shell that starts the same thing by hand."""
     if resolved.kind == "attach":
         return f"# nothing to start: attaches to {resolved.url}"
+    if resolved.container is not None:
+        return run_line(resolved.container, resolved.argv, resolved.env, resolved.added, port)
     argv = resolved.argv_for(port or resolved.port or 30000)
     words = [f"{k}={shlex.quote(v)}" for k, v in sorted(resolved.env.items())]
     words += [shlex.quote(part) for part in argv]
@@ -213,32 +258,11 @@ def _fact(value: int | str | None, merged: Args) -> int | None:
     return _integer(merged.get(value)) if isinstance(value, str) else value
 
 
-def _model_path(spec: EngineSpec, model: str | None) -> str | None:
+def _model_path(spec: EngineSpec, profile: Profile, model: str | None) -> str | None:
     if model is not None:
         path = Path(model).expanduser()
         return str(path.resolve()) if path.exists() else model
-    if spec.model is None:
+    source = profile.model or spec.model
+    if source is None:
         return None
-    if spec.model.fetch is not None:
-        return str(spec.model.fetch.path)
-    return str(spec.model.path)
-
-
-def _fill(template: str, values: dict[str, str]) -> str:
-    return PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), template)
-
-
-def _argv(template: tuple[str, ...], merged: Args, values: dict[str, str]) -> tuple[str, ...]:
-    flags: list[str] = []
-    for name, value in merged.items():
-        if value is None or value is False:
-            continue
-        flags.append(f"--{name}")
-        if value is not True:
-            flags.append(_fill(str(value), values))
-    if "{args}" not in template:
-        template = (*template, "{args}")
-    argv: list[str] = []
-    for part in template:
-        argv += flags if part == "{args}" else [_fill(part, values)]
-    return tuple(argv)
+    return str(source.fetch.path if source.fetch is not None else source.path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qualify.engines.definition import DefinitionError, read_definition
+from qualify.engines.docker_spec import docker_launch
 from qualify.engines.nouns import (
+    Additions,
     AttachLaunch,
     Constraint,
     EngineSpec,
@@ -23,13 +24,14 @@ from qualify.engines.nouns import (
     Validated,
 )
 from qualify.engines.spec_schema import EngineYaml, ModelYaml
+from qualify.engines.template import PLACEHOLDER
 from qualify.errors import UsageError
 from qualify.paths import engines_dir
 
 PLACEHOLDERS = frozenset(
-    {"python", "engine_dir", "data_root", "model", "port", "host", "alias", "args"}
+    {"python", "engine_dir", "data_root", "model", "port", "host", "alias", "args", "mode"}
 )
-PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
 
 __all__ = ["EngineSpec", "as_json", "engine_names", "load_engine"]
 
@@ -80,6 +82,11 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
         process = ProcessLaunch(tuple(p.argv), dict(p.env), p.cwd, p.port, p.module, p.extra)
         for template in (*p.argv, *p.env.values(), *([p.cwd] if p.cwd else [])):
             _check_placeholders(template, file)
+    docker = docker_launch(y.launch.docker) if y.launch.docker is not None else None
+    if docker is not None:
+        named = (docker.hand_name,) if docker.hand_name else ()
+        for template in (*docker.command, *docker.env.values(), *docker.volumes, *named):
+            _check_placeholders(template, file)
     if y.launch.attach is not None:
         attach = AttachLaunch(y.launch.attach.url)
     return EngineSpec(
@@ -88,7 +95,10 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
         protocol=y.protocol,
         process=process,
         attach=attach,
-        default_launch=y.launch.default or ("process" if process is not None else "attach"),
+        default_launch=y.launch.default
+        or ("process" if process is not None else "docker" if docker is not None else "attach"),
+        docker=docker,
+        harness=Additions(dict(y.harness.args), dict(y.harness.env)),
         model=_model(y.model, file.parent) if y.model is not None else None,
         tokenizer=y.tokenizer,
         alias=y.alias,
@@ -101,7 +111,9 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
                 if p.validated is not None
                 else None,
                 rates=Rates(**dict(p.rates)) if p.rates is not None else None,
-                **{k: v for k, v in dict(p).items() if k not in ("validated", "rates")},
+                model=_model(p.model, file.parent) if p.model is not None else None,
+                modes=tuple(p.modes) if p.modes is not None else None,
+                **{k: v for k, v in dict(p).items() if k not in _MADE},
             )
             for name, p in y.profiles.items()
         },
@@ -123,11 +135,16 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
     )
 
 
+_MADE = ("validated", "rates", "model", "modes")
+
+
 def _model(y: ModelYaml, folder: Path) -> ModelSource:
     if y.fetch is not None:
         return ModelSource(None, FetchRecipe(**dict(y.fetch)))
+    if y.local is not None:
+        return ModelSource((Path.cwd() / y.local).absolute(), None, y.hub, y.revision)
     assert y.path is not None
-    return ModelSource((folder / y.path).resolve(), None)
+    return ModelSource((folder / y.path).resolve(), None, y.hub, y.revision)
 
 
 def _check_placeholders(template: str, file: Path) -> None:

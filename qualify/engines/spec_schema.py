@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from qualify.engines.docker_schema import DockerYaml
+from qualify.engines.strict import Strict
 
 ArgValue = str | int | float | bool | None
-
-
-class Strict(BaseModel):
-    """No unknown keys, no coercion, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class FetchYaml(Strict):
@@ -27,13 +24,17 @@ class FetchYaml(Strict):
 class ModelYaml(Strict):
     """Where the model comes from when the campaign names none."""
 
-    path: str | None = None
+    path: str | None = None  # beside the definition
     fetch: FetchYaml | None = None
+    local: str | None = None  # in the folder that qualify is run in, put there by the user
+    hub: str | None = None  # where the user gets it: a repository, and the revision of it
+    revision: str | None = None
 
     @model_validator(mode="after")
     def one_source(self) -> ModelYaml:
-        if (self.path is None) == (self.fetch is None):
-            raise ValueError("give either path: or fetch:, not both and not neither")
+        given = [s for s in (self.path, self.fetch, self.local) if s is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of path:, fetch: and local:")
         return self
 
 
@@ -52,14 +53,15 @@ class AttachYaml(Strict):
 
 class LaunchYaml(Strict):
     process: ProcessYaml | None = None
+    docker: DockerYaml | None = None
     attach: AttachYaml | None = None
-    default: Literal["process", "attach"] | None = None
+    default: Literal["process", "docker", "attach"] | None = None
 
     @model_validator(mode="after")
     def some_kind(self) -> LaunchYaml:
-        kinds = [k for k in ("process", "attach") if getattr(self, k) is not None]
+        kinds = [k for k in ("process", "docker", "attach") if getattr(self, k) is not None]
         if not kinds:
-            raise ValueError("name at least one way to launch: process: or attach:")
+            raise ValueError("name at least one way to launch: process:, docker: or attach:")
         if self.default is not None and self.default not in kinds:
             raise ValueError(f"default: {self.default} is not described; described: {kinds}")
         return self
@@ -95,8 +97,19 @@ class RatesYaml(Strict):
     start_s: float | None = Field(default=None, ge=0)
 
 
+class HarnessYaml(Strict):
+    """What measuring adds to the engine's own command; listed apart wherever it is shown."""
+
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+
+
 class ProfileYaml(Strict):
     about: str | None = None
+    published: bool | None = None  # false: what it needs cannot be had by others
+    model: ModelYaml | None = None  # where a profile has a checkpoint of its own
+    image: str | None = None  # where it needs an image of the user's own
+    modes: list[str] | None = None  # only these can run in it
     args: dict[str, ArgValue] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
     context_tokens: int | None = Field(default=None, gt=0)
@@ -133,13 +146,14 @@ class GraceYaml(Strict):
 class EngineYaml(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     about: str | None = None
-    protocol: Literal["llamacpp", "sglang", "openai"]
+    protocol: Literal["llamacpp", "sglang", "openai", "vllm", "pocketllm"]
     launch: LaunchYaml
     model: ModelYaml | None = None
     tokenizer: str | None = None  # "model" = inside the model; else a path or a name
     alias: str | None = None
     args: dict[str, ArgValue] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
+    harness: HarnessYaml = HarnessYaml()
     profiles: dict[str, ProfileYaml] = Field(default_factory=lambda: {"default": ProfileYaml()})
     default_profile: str | None = None
     modes: dict[str, ModeYaml] = Field(min_length=1)

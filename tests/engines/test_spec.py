@@ -106,7 +106,7 @@ def test_a_definition_without_any_launch_is_refused(tmp_path: Path) -> None:
     error = refusal(
         tmp_path, "name: x\nprotocol: openai\nlaunch: {}\nmodes: {a: {drafter: none}}\n"
     )
-    assert "process: or attach:" in error.message
+    assert "process:, docker: or attach:" in error.message
 
 
 def test_forty_state_slots_at_five_a_request_serve_eight(tmp_path: Path) -> None:
