@@ -113,15 +113,15 @@ def _row(
         c for s in good for c in against(verdicts, s, like.cell, like.workload, "inconclusive")
     ]
     mode, also, why, lead = _choose(baseline, good, rivals, here)
-    found = [p.decode for p in rivals.values() if p.decode is not None]
+    judged = [p.decode for p in rivals.values() if p.decode is not None]
     return row(
         mode,
         why,
         words.sureness(lead, open_checks),
         words.reversal(baseline, mode, rivals),
         also,
-        settled=bool(found)
-        and (mode != baseline or all(f.outcome != "not enough data" for f in found)),
+        settled=bool(judged)
+        and (mode != baseline or all(f.outcome != "not enough data" for f in judged)),
     )
 
 
@@ -220,5 +220,5 @@ def _mixed(
             "a run in which the baseline passes",
         )
     best = min(losses, key=lambda s: (losses[s][0], s != baseline))
-    reverse = words.regret_reversal(baseline, best, lead)
+    reverse = words.regret_reversal(baseline, best, lead, refused)
     return row(best, words.why_regret(best, losses, refused), words.SAMPLE_ONLY, reverse)

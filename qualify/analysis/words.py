@@ -119,8 +119,11 @@ def why_regret(
     best: str, losses: Mapping[str, tuple[float, str]], refused: Mapping[str, Sequence[str]]
 ) -> str:
     loss, cell = losses[best]
+    rivals = "No mode that fails no check" if refused else "No mode"
     told = (
-        f"Nothing was measurably faster than {best} in any cell."
+        f"{best} is the only mode that was measured everywhere and fails no check."
+        if len(losses) == 1
+        else f"{rivals} was measurably faster than {best} in any cell."
         if loss <= 1.0
         else f"{best} loses least where it is worst: {times(loss)} the time of the best in {cell}."
     )
@@ -162,11 +165,21 @@ def at_a_glance(rows: Sequence[tuple[str, str | None, bool]]) -> str:
     return f"{told[0].upper()}{told[1:]}." if not where else f"{told}."
 
 
-def regret_reversal(baseline: str, best: str, lead: Mapping[tuple[str, str], float]) -> str:
+def regret_reversal(
+    baseline: str,
+    best: str,
+    lead: Mapping[tuple[str, str], float],
+    refused: Mapping[str, Sequence[str]],
+) -> str:
+    if refused:
+        return f"a run in which {listed(list(refused))} passes every check"
     if best != baseline:
         return f"a workload on which {best} falls behind {baseline}"
     gains = [f"{side} in {cell}" for (side, cell), ratio in lead.items() if ratio > 1]
-    return f"mostly work of the kind that gains: {listed(gains)}" if gains else "other prompts"
+    if not gains:
+        return "other prompts"
+    shown = gains if len(gains) <= 4 else [*gains[:3], f"{len(gains) - 3} more"]
+    return f"mostly work of the kind that gains: {listed(shown)}"
 
 
 def _percent(margin: float) -> str:

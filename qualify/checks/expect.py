@@ -28,8 +28,12 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
 
 def _output(run: Run, a: str, b: str, found: dict[str, list[Match]]) -> Verdict:
     results = {cell: compare(run, ms, cell) for cell, ms in found.items()}
-    compared = sum(r.compared for r in results.values())
-    differing = {c: [d.prompt for d in r.differences] for c, r in results.items() if r.differences}
+    compared = sum(r.prompts for r in results.values())
+    differing = {
+        c: list(dict.fromkeys(d.prompt for d in r.differences))
+        for c, r in results.items()
+        if r.differences
+    }
     name = f"{a} and {b}: same output"
     evidence: dict[str, Any] = {"sides": [a, b], "compared": compared, "differing": differing}
     if differing:

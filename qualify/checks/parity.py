@@ -30,26 +30,33 @@ _SHOWN = 10  # differing prompts kept as evidence
 
 @dataclass(frozen=True)
 class Comparison:
-    """All matched prompts of one cell, compared."""
+    """All matched requests of one cell, compared.
+
+    prompts: distinct ones; comparisons: over all rounds. Only distinct prompts are
+    independent, so the bound on the rate of differing prompts is over them.
+    """
 
     matched: int
-    compared: int
+    prompts: int
+    comparisons: int
     tokens: int
     by_text: int
     differences: tuple[Divergence, ...]
 
     @property
-    def identical(self) -> int:
-        return self.compared - len({d.prompt for d in self.differences})
+    def differing(self) -> int:
+        """Distinct prompts that differ at least once."""
+        return len({d.prompt for d in self.differences})
 
     def evidence(self) -> dict[str, Any]:
         return {
-            "prompts_matched": self.matched,
-            "prompts_compared": self.compared,
+            "matched": self.matched,
+            "prompts_compared": self.prompts,
+            "comparisons": self.comparisons,
             "tokens_compared": self.tokens,
             "compared_as_text": self.by_text,
-            "differing": len(self.differences),
-            "differing_rate_below": bound(self.compared) if not self.differences else None,
+            "differing": self.differing,
+            "differing_rate_below": bound(self.prompts) if not self.differences else None,
             "differences": [d.to_json() for d in self.differences[:_SHOWN]],
         }
 
@@ -101,6 +108,7 @@ def compare(run: Run, found: list[Match], cell: str) -> Comparison:
     ]
     return Comparison(
         len(found),
+        len({(m.a.prompt_id, m.a.turn) for m, _ in usable}),
         len(usable),
         sum(min(completion_tokens(m.a) or 0, completion_tokens(m.b) or 0) for m, _ in usable),
         sum(how == "text" for _, how in usable),
@@ -142,7 +150,7 @@ def _self_parity(run: Run, settings: Settings, cell: str) -> tuple[Verdict, set[
         return Verdict("parity", name, "not-run", sentence, evidence, demanded=False), set()
     result = compare(run, baseline_repeats(run, cell), cell)
     evidence |= result.evidence()
-    if not result.compared:
+    if not result.comparisons:
         sentence = "No output of a second launch could be compared."
         return Verdict("parity", name, "inconclusive", sentence, evidence), set()
     differing = {d.prompt for d in result.differences}
@@ -150,7 +158,7 @@ def _self_parity(run: Run, settings: Settings, cell: str) -> tuple[Verdict, set[
         waived = _waived(result, settings)
         sentence = (
             f"The baseline does not reproduce itself on {len(differing)} of "
-            f"{plural(result.compared, 'prompt')}. {_triage(result)}"
+            f"{plural(result.prompts, 'prompt')}. {_triage(result)}"
         )
         return Verdict(
             "parity", name, "waived" if waived else "fail", sentence, evidence
@@ -185,11 +193,11 @@ def _pair(
     def verdict(outcome: Outcome, sentence: str) -> Verdict:
         return Verdict("parity", name, outcome, sentence + idle_note, evidence)
 
-    if not result.compared:
+    if not result.comparisons:
         return verdict("inconclusive", "No output of this pair could be compared.")
     differing = {d.prompt for d in result.differences}
     if differing:
-        told = f"{len(differing)} of {plural(result.compared, 'prompt')} differ. {_triage(result)}"
+        told = f"{len(differing)} of {plural(result.prompts, 'prompt')} differ. {_triage(result)}"
         if _waived(result, settings):
             return verdict("waived", f"{told} All below the campaign's stated margin.")
         if differing <= unstable:
@@ -199,11 +207,11 @@ def _pair(
                 f"difference between modes proves nothing.",
             )
         return verdict("fail", told)
-    if result.compared < expected:
+    if result.comparisons < expected:
         return verdict(
             "inconclusive",
             f"Identical where compared ({_size(result)}), but "
-            f"{plural(expected - result.compared, 'request')} could not be compared.",
+            f"{plural(expected - result.comparisons, 'request')} could not be compared.",
         )
     if idle:
         return verdict("inconclusive", f"Identical ({_size(result)}), which proves little:")
@@ -253,15 +261,15 @@ def _waived(result: Comparison, settings: Settings) -> bool:
 
 
 def _size(result: Comparison) -> str:
-    rate = bound(result.compared)
+    rate = bound(result.prompts)
+    again = f" ({result.comparisons} comparisons)" if result.comparisons > result.prompts else ""
     by = " (by text, the engine reports no ids)" if result.by_text else ""
-    return (
-        f"{plural(result.compared, 'prompt')}, {result.tokens:,} tokens{by}; the rate of "
-        f"differing prompts is below {rate:.2g} with 95% confidence"
+    held = (
+        f"the rate of differing prompts is below {rate:.2g} with 95% confidence"
         if rate is not None and rate < 1
-        else f"{plural(result.compared, 'prompt')}, {result.tokens:,} tokens{by}; too few to "
-        f"bound the rate of differing prompts"
+        else "too few to bound the rate of differing prompts"
     )
+    return f"{plural(result.prompts, 'prompt')}{again}, {result.tokens:,} tokens{by}; {held}"
 
 
 def _triage(result: Comparison) -> str:

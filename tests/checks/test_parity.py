@@ -179,6 +179,22 @@ def test_rounds_are_compared_within_themselves() -> None:
     assert found[SELF].outcome == "fail"
 
 
+def test_rounds_repeat_prompts_and_only_distinct_ones_bound_the_rate() -> None:
+    found = judged(Maker(sides=PAIR, rounds=3, self_parity=False))
+    assert found[MTP].evidence["prompts_compared"] == 4
+    assert found[MTP].evidence["comparisons"] == 12
+    assert found[MTP].evidence["differing_rate_below"] == 3 / 4
+    one = judged(
+        Maker(
+            sides=PAIR,
+            rounds=3,
+            self_parity=False,
+            edit=editing(where(side="mtp", index=2), output_ids=changed(5)),
+        )
+    )
+    assert "1 of 4 prompts differ" in one[MTP].sentence
+
+
 def test_expected_sameness_of_output_and_acceptance_is_judged() -> None:
     lines = [{"pair": ["mtp", "mtp-k3"], "same": ["output", "acceptance"]}]
     alike = Maker(sides={**PAIR, "mtp-k3": drafting("mtp", 9.0)}, expect=lines)
