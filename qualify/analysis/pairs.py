@@ -34,6 +34,7 @@ class BreakEven:
     reached_tokens_per_step: float
     needed_accept_length: float | None
     reached_accept_length: float | None
+    possible_accept_length: float | None  # 1 + P/V: every proposed draft right
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,13 @@ def _break_even(usable: list[Match], both: list[tuple[Steps, Steps]]) -> BreakEv
     length = (
         break_even_accept_length(needed, total.V, total.T or 0) if total.V is not None else None
     )
-    return BreakEven(needed, sum(a.tokens for a, _ in both) / steps, length, total.accept_length)
+    return BreakEven(
+        needed,
+        sum(a.tokens for a, _ in both) / steps,
+        length,
+        total.accept_length,
+        None if total.proposed_per_step is None else 1 + total.proposed_per_step,
+    )
 
 
 def _throughput_ratio(ours: list[Place], theirs: list[Place]) -> float | None:

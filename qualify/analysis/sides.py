@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qualify.analysis.speculation import Cycle, pooled_cycle
 from qualify.analysis.stats import Summary, summarise
-from qualify.analysis.timing import busy_s, window_s
+from qualify.analysis.timing import busy_s, forced_past_end, prompt_classes, window_s
 from qualify.checks.implausible import flaw
 from qualify.checks.pairing import side_names
 from qualify.checks.pool import Pool, pool
@@ -45,6 +45,8 @@ class SideCell:
     average_concurrency: float | None
     speculation: Pool | None
     cycle: Cycle | None
+    prompt_classes: dict[str, int]
+    forced_past_end: int | None
 
 
 def side_cells(run: Run) -> list[SideCell]:
@@ -89,6 +91,8 @@ def side_cells(run: Run) -> list[SideCell]:
                 ),
                 speculation=pool(counted) if any(r.speculation for r in counted) else None,
                 cycle=pooled_cycle(sound, speculative=mine[0].speculative),
+                prompt_classes=prompt_classes(counted),
+                forced_past_end=forced_past_end(counted),
             )
         )
     return found

@@ -120,11 +120,7 @@ def cell_stats(place: Place) -> CellStats:
         cycle=pooled_cycle(sound, speculative=place.speculative),
         overlap=overlap(counted) if place.cell.concurrency > 1 else None,
         forced_past_end=forced_past_end(counted),
-        prompt_classes=dict(
-            sorted(
-                Counter(str(r.request.get("prompt_class") or "unknown") for r in counted).items()
-            )
-        ),
+        prompt_classes=prompt_classes(counted),
     )
 
 
@@ -237,3 +233,9 @@ def forced_past_end(counted: Sequence[Record]) -> int | None:
     if not known:
         return None
     return sum(any(t in eos for t in ids[:-1]) for ids, eos in known)
+
+
+def prompt_classes(counted: Sequence[Record]) -> dict[str, int]:
+    """How many prompts were natural text and how many repetitive: filler flatters a drafter."""
+    found = Counter(str(r.request.get("prompt_class") or "unknown") for r in counted)
+    return dict(sorted(found.items()))

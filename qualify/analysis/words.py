@@ -69,6 +69,8 @@ def _factors(pair: PairResult) -> str:
     level = pair.break_even
     if level and level.reached_accept_length is not None:
         told += f", accept length {level.reached_accept_length:.2f}"
+        if level.possible_accept_length is not None:
+            told += f" of {level.possible_accept_length:.3g}"
     return told
 
 

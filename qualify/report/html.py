@@ -69,6 +69,11 @@ def render_html(report: Report) -> str:
         launches=provenance(report),
         repeat=repeat_commands(report),
         ledger=ledger(run.plan.campaign.get("ledger")),
+        ignoring_eos=any(
+            c.sampling.ignore_eos and c.until == "length"
+            for x in run.plan.launches
+            for c in x.cells
+        ),
         forest=charts.forest,
         curve=charts.curve,
         bars=charts.bars,

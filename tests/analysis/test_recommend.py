@@ -60,7 +60,7 @@ def test_a_net_slowdown_is_told_with_its_reason() -> None:
     row = rows["prose@256/c1"]
     assert row.mode == "target-only"
     assert "0.83\u00d7" in row.why
-    assert "accept length 3.00" in row.why
+    assert "accept length 3.00 of 16" in row.why
     assert "dflash2 would pay from 3.60 tokens a step (here 3.00)" in row.reverse
 
 

@@ -226,6 +226,28 @@ def test_where_two_outputs_part_the_page_shows_both() -> None:
     assert "9999" in page
 
 
+def test_the_class_of_prompts_stands_beside_each_acceptance() -> None:
+    filler = editing(
+        where(cell="copy@256/c1"), request=lambda r: {**r.request, "prompt_class": "repetitive"}
+    )
+    page = text_of(render_html(assemble(full(edit=filler))))
+    assert "4 repetitive" in page
+    assert "4 natural" in page
+
+
+def test_outputs_forced_past_their_end_are_flagged() -> None:
+    def ends(record):  # type: ignore[no-untyped-def]
+        ids = record.output_ids or ()
+        eos = [ids[9]] if record.index == 0 else [-1]
+        return dataclasses.replace(record, request={**record.request, "eos_ids": eos})
+
+    report = assemble(full(edit=ends))
+    assert {s.forced_past_end for s in report.analysis.sides} == {1}
+    page = text_of(render_html(report))
+    assert "1 forced past their end" in page
+    assert "The end token was ignored here" in page
+
+
 def test_the_word_lossless_never_appears() -> None:
     for run in (full(), refused()):
         report = assemble(run)
