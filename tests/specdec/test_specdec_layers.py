@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from checkpoints import random_model
 from specdec.config import ModelConfig
 from specdec.layers.attention import Attention, CausalMask
-from specdec.layers.deltanet import DeltaNet
-from specdec.layers.linear import Products, Projection
+from specdec.layers.deltanet import DeltaNet, unit_lower_inverse
+from specdec.layers.linear import Products, Projection, exact_half_scale
 from specdec.layers.quant import dequantize
 from specdec.layers.rope import RopeTable
 from specdec.plan import Span, plan_pass
@@ -120,7 +121,7 @@ def test_beta_stays_in_fp32_and_a_bf16_round_trip_would_be_seen() -> None:
     layer = DeltaNet(c, w, TILED)
     logits = torch.linspace(-8.0, 8.0, 4 * 2000).view(-1, 8, 4)
     raw = torch.zeros(logits.shape[0], 8, 64)
-    raw[:, :, :4] = logits
+    raw[:, :, :4] = -logits  # the layer stores b negated
     _, factors, _ = layer._gates(raw)
     exact = torch.sigmoid(logits.double()).transpose(1, 2)
     ours = (factors[:, :, 0].double() - exact).abs().max()
@@ -197,6 +198,35 @@ def test_a_tiled_projection_gives_a_row_the_same_bits_in_any_company() -> None:
     torch.testing.assert_close(whole, x @ weight.T + 1.0, atol=1e-4, rtol=1e-4)
     for rows in (1, 2, 7, 8, 9, 31):
         assert torch.equal(project(x[-rows:]), whole[-rows:])
+
+
+def test_a_bf16_weight_is_held_in_half_width_without_losing_a_bit() -> None:
+    generator = torch.Generator().manual_seed(5)
+    weight = (torch.randn(40, 96, generator=generator) * 0.02).to(torch.bfloat16).float()
+    weight[3, 5] = 2.0**-24  # far below FP16's normal range until scaled
+    scale = exact_half_scale(weight)
+    assert scale is not None
+    assert torch.equal((weight * scale).to(torch.float16).float() / scale, weight)
+    assert exact_half_scale(weight + 2.0**-14 / 3) is None  # an FP32 weight keeps its width
+    x = torch.randn(9, 96, generator=generator)
+    half, full = (Projection(weight, Products(kind, 0)) for kind in ("half", "onednn"))
+    assert half.kind == "half"
+    torch.testing.assert_close(half(x), full(x), atol=1e-6, rtol=1e-5)
+    assert Projection(weight / 3, Products("half", 0)).kind == "onednn"
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0])
+def test_the_block_systems_inverse_is_right_and_its_rows_ignore_what_comes_after(
+    spread: float,
+) -> None:
+    generator = torch.Generator().manual_seed(6)
+    lower = (torch.rand(5, 8, 8, generator=generator) * 2 - 1).mul(spread).tril(-1)
+    found = unit_lower_inverse(lower, torch.eye(8))
+    exact = torch.linalg.inv(torch.eye(8).double() + lower.double())
+    torch.testing.assert_close(found.double(), exact, atol=1e-4, rtol=1e-4)
+    partly = lower.clone()
+    partly[:, 5:] = 0.0
+    assert torch.equal(unit_lower_inverse(partly, torch.eye(8))[:, :5], found[:, :5])
 
 
 def test_block_scales_cover_a_ragged_edge() -> None:

@@ -21,16 +21,20 @@ ROW_COUNTS = (1, 2, 3, 5, 8, 13, 64, 511)
 def choose_products(device: torch.device, weights: list[Tensor]) -> Products:
     """The fastest product whose rows are independent of their number, on these weights.
 
-    Tries oneDNN's packed product on CPU, for one weight of each shape and several row counts;
-    otherwise rows travel in tiles of one fixed size, which needs no check.
+    On CPU tries FBGEMM's half-width weights, then oneDNN's packed product, for one weight of each
+    shape and several row counts; otherwise, and on CUDA, rows travel in tiles of one fixed size,
+    which needs no check.
     """
     if device.type != "cpu":
         return Products("tiled", TILE_ROWS_CUDA)
-    packed = Products("onednn", 0)
     shapes = {tuple(weight.shape): weight for weight in weights if weight.dim() == 2}
-    if _has_onednn() and all(rows_are_independent(w, packed) for w in shapes.values()):
-        return packed
-    return Products("tiled", TILE_ROWS_CPU)
+    packed = Products("onednn", 0)
+    if not _has_onednn() or not all(rows_are_independent(w, packed) for w in shapes.values()):
+        return Products("tiled", TILE_ROWS_CPU)
+    half = Products("half", 0)
+    if _has_half() and all(rows_are_independent(w, half) for w in shapes.values()):
+        return half
+    return packed
 
 
 def rows_are_independent(weight: Tensor, products: Products) -> bool:
@@ -46,3 +50,15 @@ def _has_onednn() -> bool:
     return torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[no-untyped-call]
         torch.ops.mkldnn, "_linear_pointwise"
     )
+
+
+def _has_half() -> bool:
+    """Whether FBGEMM is built in and this processor runs its FP16 kernels."""
+    engines = torch.backends.quantized.supported_engines
+    if "fbgemm" not in engines:
+        return False
+    try:
+        packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(1, 1), None)
+        return bool(torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 1), packed) == 1.0)
+    except (RuntimeError, AttributeError):
+        return False

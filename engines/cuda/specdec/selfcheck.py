@@ -37,7 +37,7 @@ def check_rows(
     wide = wide_attention_is_exact(config, device)
     prefill_exact = decode_exact and wide and torch.equal(prefill, alone)
     worst = float((prefill - alone).abs().max())
-    quantum = 1 if products.kind == "onednn" else products.tile_rows
+    quantum = products.tile_rows or 1
     detail = (
         f"products: {products.kind}; decode rows {'equal' if decode_exact else 'NOT equal'} in "
         f"every width and batch tried; prefill rows {'equal' if prefill_exact else 'NOT equal'} "

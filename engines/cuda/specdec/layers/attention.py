@@ -23,7 +23,7 @@ from specdec.layers.rope import RopeTable
 from specdec.plan import KV_BLOCK, AttentionJob
 from specdec.state import KvState
 
-ROW_MULTIPLE = 8
+ROW_MULTIPLE = 4
 
 
 class CausalMask:

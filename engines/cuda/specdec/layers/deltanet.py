@@ -29,7 +29,7 @@ from torch import Tensor
 from specdec.config import ModelConfig
 from specdec.layers.linear import Products, Projection
 from specdec.layers.norm import rms_norm
-from specdec.layers.pointwise import exp, log_sigmoid, padded_lanes, silu
+from specdec.layers.pointwise import exp, padded_lanes, silu, softplus
 from specdec.layers.windows import block_windows
 from specdec.plan import BLOCK, BlockPlan, Pass
 from specdec.state import DeltaState
@@ -65,20 +65,20 @@ class DeltaNet:
         heads, lanes = config.linear_value_heads, padded_lanes(config.linear_value_heads)
         self._lanes = lanes
         hidden, device = config.hidden_size, weights["in_proj_b"].device
-        # Columns z | q k v | b | a. a is negated so that one log-sigmoid serves both gates:
-        # log β = logsigmoid(b) and g = -e^{A_log} softplus(a + dt) = e^{A_log} logsigmoid(-a - dt).
+        # Columns z | q k v | b | a. b is negated so that one softplus serves both gates:
+        # log β = log sigmoid(b) = -softplus(-b) and g = -e^{A_log} softplus(a + dt).
         fused = torch.zeros(config.value_width + config.conv_width + 2 * lanes, hidden)
         fused = fused.to(device)
         gates = config.value_width + config.conv_width
         fused[: config.value_width] = weights["in_proj_z"]
         fused[config.value_width : gates] = weights["in_proj_qkv"]
-        fused[gates : gates + heads] = weights["in_proj_b"]
-        fused[gates + lanes : gates + lanes + heads] = -weights["in_proj_a"]
+        fused[gates : gates + heads] = -weights["in_proj_b"]
+        fused[gates + lanes : gates + lanes + heads] = weights["in_proj_a"]
         self._project = Projection(fused, products)
         self._gate_bias = torch.zeros(2 * lanes, device=device)
-        self._gate_bias[lanes : lanes + heads] = -weights["dt_bias"]
-        self._gate_scale = torch.ones(2 * lanes, device=device)
-        self._gate_scale[lanes : lanes + heads] = weights["A_log"].exp()
+        self._gate_bias[lanes : lanes + heads] = weights["dt_bias"]
+        self._gate_scale = torch.full((2 * lanes,), -1.0, device=device)
+        self._gate_scale[lanes : lanes + heads] = -weights["A_log"].exp()
         self._taps = weights["conv1d"].squeeze(1).t().contiguous()  # [kernel, width]
         # l2norm(x) = rms_norm(x, eps / n) / √n. The query's further 1/√n moves into the epsilon
         # of the norm behind it, which is blind to scale otherwise.
@@ -101,7 +101,7 @@ class DeltaNet:
         terms = self._terms(windows)
         mixed = self._outputs(terms, plan.blocks, state.matrix)
         rows = _rows_of_blocks(mixed, plan.blocks, x.shape[0])
-        normed = rms_norm(rows, self._out_gamma, self._out_eps).view(x.shape[0], -1)
+        normed = rms_norm(rows, self._out_gamma, self._out_eps).reshape(x.shape[0], -1)
         return self._out(normed.mul_(silu(z)))
 
     def _terms(self, windows: Tensor) -> BlockTerms:
@@ -122,10 +122,7 @@ class DeltaNet:
         inner = torch.bmm(qk, qk[:, BLOCK:].transpose(1, 2)).view(jobs, heads, 2, BLOCK, BLOCK)
         pairwise = exponents.unsqueeze(-1) - g_sum[:, :, None, None, :]
         inner = inner.mul_(exp(pairwise.add_(self._mask))).view(-1, 2, BLOCK, BLOCK)
-        solve = torch.linalg.solve_triangular(
-            inner[:, 1], self._identity.expand(inner.shape[0], -1, -1),
-            upper=False, unitriangular=True,
-        )  # fmt: skip
+        solve = unit_lower_inverse(inner[:, 1], self._identity)
         return BlockTerms(qk, weighted.flatten(0, 1), factors, inner[:, 0], solve)
 
     def _convolve(self, rows: Tensor) -> Tensor:
@@ -140,7 +137,7 @@ class DeltaNet:
         """[J, 8, 2·lanes] raw gates to the exponents (G, G + log β) [J, H, 2, 8] of the pairwise
         weights' rows, the factors of ``BlockTerms``, and G [J, H, 8]. All FP32."""
         heads, lanes = self._c.linear_value_heads, self._lanes
-        logs = log_sigmoid(raw + self._gate_bias).mul_(self._gate_scale).transpose(1, 2)
+        logs = softplus(raw + self._gate_bias).mul_(self._gate_scale).transpose(1, 2)
         log_beta, g = logs[:, :heads], logs[:, lanes : lanes + heads]
         parts = torch.empty(raw.shape[0], heads, 4, BLOCK, device=raw.device)
         parts[:, :, 0] = log_beta
@@ -185,6 +182,18 @@ class DeltaNet:
         torch.mul(before, factors[:, 1, -1, None, None], out=after)
         decayed = keys * factors[:, 3, :, None]
         after.baddbmm_(decayed.transpose(1, 2), delta)
+
+
+def unit_lower_inverse(lower: Tensor, identity: Tensor) -> Tensor:
+    """(I + L)⁻¹ for strictly lower L [N, 8, 8].
+
+    L⁸ = 0, so (I + L)⁻¹ = (I - L)(I + L²)(I + L⁴). A row of it reads only rows up to itself, which
+    products with zeros keep so in every bit.
+    """
+    squared = torch.bmm(lower, lower)
+    inverse = identity - lower
+    inverse = torch.baddbmm(inverse, inverse, squared)
+    return torch.baddbmm(inverse, inverse, torch.bmm(squared, squared))
 
 
 def _rows_of_blocks(mixed: Tensor, plan: BlockPlan, rows: int) -> Tensor:

@@ -39,8 +39,8 @@ def sigmoid(x: Tensor) -> Tensor:
     return by_rows(torch.sigmoid, x)
 
 
-def log_sigmoid(x: Tensor) -> Tensor:
-    return by_rows(F.logsigmoid, x)
+def softplus(x: Tensor) -> Tensor:
+    return by_rows(F.softplus, x)
 
 
 def exp(x: Tensor) -> Tensor:
