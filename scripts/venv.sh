@@ -1,7 +1,8 @@
 #!/bin/sh
 # Make a virtual environment at $1 with the newest Python this project supports.
-# On a bare Debian or Ubuntu the venv module lacks a part (ensurepip): as root it is
-# installed, otherwise the one command to run is printed.
+# On a bare Debian or Ubuntu two things may be missing: a part of the venv module (ensurepip),
+# and libgomp, which llama.cpp's server needs. As root they are installed, otherwise the one
+# command to run is printed.
 set -eu
 venv=$1
 
@@ -52,6 +53,17 @@ if ! whole "$python"; then
     else
         echo "$python cannot make a virtual environment: its venv package is not installed." >&2
         echo "  Run: sudo apt-get install $package" >&2
+        exit 1
+    fi
+fi
+
+if ! "$python" -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "installing libgomp1, which llama.cpp's server needs"
+        apt-get update -qq && apt-get install -y -qq libgomp1
+    else
+        echo "libgomp.so.1 is not installed, and llama.cpp's server needs it." >&2
+        echo "  Run: sudo apt-get install libgomp1" >&2
         exit 1
     fi
 fi

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 from qualify.doctor.finding import Finding
 from qualify.engines.spec import EngineSpec, engine_names, load_engine
 from qualify.errors import QualifyError
+
+
+IMPORT_TIMEOUT_S = 60.0
 
 
 def engine_findings() -> Iterator[Finding]:
@@ -39,6 +44,10 @@ def _engine(spec: EngineSpec) -> Finding:
             f"its port {process.port} is in use",
             "Stop what listens there, or leave `port` out of its definition.",
         )
+    why = _why_not_imported(process.module) if process is not None and process.module else None
+    if why is not None:
+        cure = "Run: apt-get install libgomp1" if "libgomp" in why else "Install it again."
+        return Finding(name, "warn", f"importing its module fails: {why}", cure)
     modes = ", ".join(spec.modes)
     return Finding(name, "ok", f"modes {modes}")
 
@@ -62,6 +71,21 @@ def _importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _why_not_imported(module: str) -> str | None:
+    """The error's last line; None when it imports. Found is not enough: a library may lack."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {module}"],
+            capture_output=True,
+            text=True,
+            timeout=IMPORT_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {IMPORT_TIMEOUT_S:.0f} s"
+    said = done.stderr.strip().splitlines()
+    return None if done.returncode == 0 else said[-1] if said else "no reason was given"
 
 
 def _busy(port: int) -> bool:

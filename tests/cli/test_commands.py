@@ -15,6 +15,7 @@ from qualify.cli.app import run
 from qualify.cli.output import duration
 from qualify.cli.prepare import prepare
 from qualify.cli.rates import estimate_for, history
+from qualify.doctor.engines import engine_findings
 from qualify.doctor.leftovers import leftover_findings, sweep_all
 from qualify.engines.owned import MARKER, Owned, owned_path
 from qualify.paths import campaigns_dir
@@ -173,3 +174,26 @@ def test_doctor_finds_and_sweeps_what_a_killed_run_left_running(tmp_path: Path) 
     finally:
         child.kill()
         child.wait()
+
+
+def test_doctor_notices_a_module_that_is_there_and_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a bare Debian, where llama.cpp's wheel misses a library of the system."""
+    (tmp_path / "gone_library.py").write_text(
+        "raise ImportError('libgomp.so.1: cannot open shared object file')"
+    )
+    engine = tmp_path / "engines" / "e"
+    engine.mkdir(parents=True)
+    (engine / "engine.yaml").write_text(
+        "name: e\nprotocol: openai\n"
+        "launch: {process: {argv: ['{python}'], module: gone_library}}\n"
+        "modes: {target-only: {drafter: none}}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("qualify.doctor.engines.engine_names", lambda: [str(engine)])
+    (found,) = engine_findings()
+    assert found.level == "warn"
+    assert "libgomp.so.1" in found.says
+    assert found.remedy == "Run: apt-get install libgomp1"
