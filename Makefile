@@ -48,12 +48,12 @@ install: $(RUN)
 dev: $(DEV)
 
 $(RUN):
-	sh scripts/venv.sh $(VENV)
+	PYTHON="$(PYTHON)" sh scripts/venv.sh $(VENV)
 	$(INSTALL) ".[llama-cpp]"
 	@touch $@
 
 $(DEV):
-	sh scripts/venv.sh $(VENV)
+	PYTHON="$(PYTHON)" sh scripts/venv.sh $(VENV)
 	$(INSTALL) ".[llama-cpp,engine,evals,docker,dev]"
 	@rm -f $(VENV)/.installed-*
 	@touch $@ $(RUN)

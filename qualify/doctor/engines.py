@@ -12,7 +12,6 @@ from qualify.doctor.finding import Finding
 from qualify.engines.spec import EngineSpec, engine_names, load_engine
 from qualify.errors import QualifyError
 
-
 IMPORT_TIMEOUT_S = 60.0
 
 
