@@ -45,12 +45,16 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         requests = [data.requests.get((x["id"], entry["cell"]), []) for x in launches]
         sides.append(figures(requests, data.drafts(launches[0]["side"]["mode"])))
     own = [self_figures(data, e["cell"], DEFAULT_MARGIN) for e in told["self_pairs"]]
-    rounds = {x["round"] for x in data.launches() if x["purpose"] == "measure"}
-    seen = [math.expm1(abs(math.log(e["decode"]["ratio"]))) for e in own if e["decode"]]
-    margin = max([DEFAULT_MARGIN, *seen]) if len(rounds) < 3 else DEFAULT_MARGIN
-    pairs = [
-        pair_figures(data, e["side"], e["reference"], e["cell"], margin) for e in told["pairs"]
-    ]
+    names = [(e["side"], e["reference"], e["cell"]) for e in told["pairs"]]
+    margin = DEFAULT_MARGIN
+    if len({x["round"] for x in data.launches() if x["purpose"] == "measure"}) < 3:
+        first = [pair_figures(data, *name, margin) for name in names]
+        seen = [abs(math.log(e["decode"]["ratio"])) for e in own if e["decode"]]
+        seen += [
+            math.log(e["decode"]["ratio"]) for e in first if e["decode"] and e["proposed"] == 0
+        ]
+        margin = max([margin, *(math.expm1(x) for x in seen)])
+    pairs = [pair_figures(data, *name, margin) for name in names]
     planned = [(launch["id"], cell["id"]) for launch in data.launches() for cell in launch["cells"]]
     return {
         "margin": {"value": margin},

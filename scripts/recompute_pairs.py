@@ -7,7 +7,7 @@ from collections import defaultdict
 from statistics import mean
 from typing import Any
 
-from recompute_cells import steps, window
+from recompute_cells import integers, steps, window
 from recompute_records import Data, good, n_of, sound
 
 SAME = ("temperature", "top_p", "top_k", "seed", "ignore_eos", "output_tokens", "until",
@@ -109,6 +109,7 @@ def compared(
         "cycle_factor": centre("cycle", whole),
         "tokens_factor": centre("tokens", whole),
         "break_even": even,
+        "proposed": (integers([a for _, a, _ in usable]) or {}).get("P"),
     }
 
 

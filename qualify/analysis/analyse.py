@@ -14,6 +14,7 @@ from qualify.analysis.sides import SideCell, side_cells
 from qualify.analysis.timing import CellStats, cell_stats
 from qualify.checks.select import places
 from qualify.checks.verdict import Verdict
+from qualify.evals.compare import Evaluations, evaluate
 from qualify.records.run import Run
 
 DEFAULT_MARGIN = 0.03
@@ -38,12 +39,13 @@ class Analysis:
     self_pairs: tuple[PairResult, ...]
     crossovers: tuple[Crossover, ...]
     recommendation: tuple[Row, ...]
+    evals: Evaluations
 
 
 def analyse(run: Run, verdicts: Sequence[Verdict]) -> Analysis:
     cells = tuple(cell_stats(place) for place in places(run))
     own = tuple(self_pairs(run, DEFAULT_MARGIN))
-    margin = margin_of(run, own)
+    margin = margin_of(run, own, all_pairs(run, DEFAULT_MARGIN))
     pairs = tuple(all_pairs(run, margin.value))
     return Analysis(
         margin,
@@ -53,24 +55,38 @@ def analyse(run: Run, verdicts: Sequence[Verdict]) -> Analysis:
         own,
         tuple(crossovers(pairs)),
         tuple(recommend(run.plan, cells, pairs, verdicts)),
+        evaluate(run.plan, run.completions, run.scores),
     )
 
 
-def margin_of(run: Run, own: Sequence[PairResult]) -> Margin:
-    """3%, or what relaunching the baseline alone did where that was more.
+def margin_of(run: Run, own: Sequence[PairResult], pairs: Sequence[PairResult]) -> Margin:
+    """3%, or what happened without any speculation at all, where that was more.
 
-    With at least 3 rounds the interval across launches holds that variation already. With
-    fewer it does not, so the largest change seen in the baseline's own relaunch widens the
-    margin: a smaller difference between modes cannot be told from a restart.
+    With at least 3 rounds the interval across launches holds launch variation already. With
+    fewer it does not. Two things then show how far apart equal work can lie on this machine:
+    the baseline relaunched, and a side that proposed nothing and was still faster. A smaller
+    difference between modes cannot be told from a restart.
     """
     rounds = {launch.round for launch in run.plan.launches if launch.purpose == "measure"}
-    seen = [(abs(math.log(p.decode.ratio)), p.cell) for p in own if p.decode is not None]
-    if len(rounds) >= LEAST_ROUNDS or not seen:
+    if len(rounds) >= LEAST_ROUNDS:
         return Margin(DEFAULT_MARGIN, "default")
-    worst, cell = max(seen)
-    if math.expm1(worst) <= DEFAULT_MARGIN:
-        return Margin(DEFAULT_MARGIN, "default; relaunching the baseline changed less")
-    return Margin(
-        math.expm1(worst),
-        f"relaunching {run.plan.baseline} alone changed its decode by that much in {cell}",
-    )
+    seen = [
+        (
+            abs(math.log(p.decode.ratio)),
+            f"relaunching {run.plan.baseline} alone changed its decode by that much in {p.cell}",
+        )
+        for p in own
+        if p.decode is not None
+    ]
+    seen += [
+        (
+            math.log(p.decode.ratio),
+            f"{p.side} was that much faster in {p.cell}, where it proposed nothing",
+        )
+        for p in pairs
+        if p.decode is not None and p.proposed == 0
+    ]
+    worst, source = max(seen, default=(0.0, ""))
+    if math.expm1(worst) > DEFAULT_MARGIN:
+        return Margin(math.expm1(worst), source)
+    return Margin(DEFAULT_MARGIN, "default; relaunching alone changed less" if own else "default")

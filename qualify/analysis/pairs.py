@@ -46,8 +46,9 @@ class PairResult:
     wall_same_prefill with the reference's TTFT on both sides: a TTFT difference is not
     credited to a mode (rule 10). throughput_ratio is that of aggregate rates.
     cycle_factor * tokens_factor = decode over the same prompts (None where steps are not
-    known): the first is cheaper steps, the second more tokens in each. left_out says how
-    many matched prompts were not compared, and why.
+    known): the first is cheaper steps, the second more tokens in each. proposed is P of the
+    side over the compared prompts; 0: it decoded plainly, and a gain is no merit of it.
+    left_out says how many matched prompts were not compared, and why.
     """
 
     side: str
@@ -66,6 +67,7 @@ class PairResult:
     cycle_factor: float | None
     tokens_factor: float | None
     break_even: BreakEven | None
+    proposed: int | None
     refused: str | None
     round_ratios: dict[str, float]
 
@@ -152,6 +154,7 @@ def _result(
         cycle_factor=_estimate(cycle),
         tokens_factor=_estimate(tokens),
         break_even=_break_even(usable, list(both.values())) if whole else None,
+        proposed=pool(m.a for m in usable).P,
         refused=refused,
         round_ratios={
             str(r): math.exp(m)

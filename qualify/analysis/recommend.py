@@ -130,7 +130,9 @@ def _choose(
 ) -> tuple[str, list[str], str, Finding | None]:
     decided = {s: p.decode for s, p in rivals.items() if p.decode is not None}
     ahead = sorted(
-        (s for s, f in decided.items() if f.outcome == "ahead"), key=lambda s: -decided[s].ratio
+        # A side that proposed nothing decoded plainly: its lead is chance.
+        (s for s, f in decided.items() if f.outcome == "ahead" and rivals[s].proposed != 0),
+        key=lambda s: -decided[s].ratio,
     )
     if ahead:
         best = ahead[0]
@@ -181,7 +183,9 @@ def _mixed(
     lead = {
         (p.side, p.cell): p.decode.ratio
         for p in pairs
-        if p.reference == baseline and p.decode and p.decode.outcome in ("ahead", "behind")
+        if p.reference == baseline
+        and p.decode
+        and (p.decode.outcome == "behind" or (p.decode.outcome == "ahead" and p.proposed != 0))
     }
     losses: dict[str, tuple[float, str]] = {}
     for side in sides:

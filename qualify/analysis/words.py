@@ -40,6 +40,7 @@ def why_tied(pair: PairResult) -> str:
     return (
         f"{pair.side} and {pair.reference} are effectively tied: {times(finding.ratio)} "
         f"({interval(finding)}), within {_percent(finding.margin)} either way{_factors(pair)}."
+        f"{_idle(pair)}"
     )
 
 
@@ -49,14 +50,24 @@ def why_not(pair: PairResult) -> str:
     if finding.outcome == "behind":
         return (
             f"{pair.side} is behind: {times(finding.ratio)} of {pair.reference}'s decode speed "
-            f"({interval(finding)}){_factors(pair)}."
+            f"({interval(finding)}){_factors(pair)}.{_idle(pair)}"
+        )
+    if finding.outcome == "ahead":
+        return (
+            f"{pair.side} measured {times(finding.ratio)} ({interval(finding)}) without "
+            f"proposing a single draft: it decoded plainly, so that is no merit of it."
         )
     leaning = {"faster": "points ahead", "slower": "points behind", "level": "stands"}
     return (
         f"Not enough data to separate {pair.side} from {pair.reference}: it "
         f"{leaning[finding.direction]} at {times(finding.ratio)} ({interval(finding)}; a "
-        f"difference under {_percent(finding.margin)} counts as none)."
+        f"difference under {_percent(finding.margin)} counts as none).{_idle(pair)}"
     )
+
+
+def _idle(pair: PairResult) -> str:
+    """A drafter that proposed nothing explains itself."""
+    return " It proposed nothing here and decoded plainly." if pair.proposed == 0 else ""
 
 
 def _factors(pair: PairResult) -> str:

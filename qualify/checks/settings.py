@@ -23,6 +23,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "protocol": (),
     "client": ("late_share",),
     "implausible": (),
+    "evals": (),
 }
 
 

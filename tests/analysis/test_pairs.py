@@ -184,6 +184,14 @@ def test_a_noisy_relaunch_of_the_baseline_widens_what_counts_as_tied() -> None:
     assert found.self_pairs[0].decode.ratio == pytest.approx(1 / 1.06)
 
 
+def test_a_gain_without_a_single_proposal_shows_what_chance_can_do() -> None:
+    lucky = Mode("ngram", 8.0, 0, lambda w, p, s: 0)
+    found = analysed(both(lucky, works=(Work("prose"), Work("code"))).build())
+    assert found.margin.value == pytest.approx(0.25)
+    assert "proposed nothing" in found.margin.source
+    assert {p.decode.outcome for p in found.pairs if p.decode} <= {"tied", "not enough data"}
+
+
 def test_throughput_is_compared_by_rounds_and_apart_from_decode() -> None:
     pair = pair_of(both(drafting(cycle_ms=15.0, right=2), works=(Work(concurrency=(2,)),)).build())
     window = {"target": 2 * (0.256 + 0.3 + 0.001), "mtp": 2 * (0.256 + 0.15 + 0.001)}

@@ -91,6 +91,15 @@ def test_nothing_is_recommended_where_the_baseline_itself_fails() -> None:
     assert "target-only fails cold here" in rows["prose@256/c1"].why
 
 
+def test_a_lead_without_a_proposal_is_never_recommended() -> None:
+    lucky = Mode("ngram", 8.0, 0, lambda w, p, s: 0)
+    rows, _ = rows_of(
+        Maker(sides={"target-only": target(), "ngram": lucky}, works=WORKS, rounds=3).build()
+    )
+    assert {r.mode for r in rows.values()} == {"target-only"}
+    assert "no merit of it" in rows["prose@256/c1"].why
+
+
 def test_mixed_work_gets_the_mode_with_the_least_regret() -> None:
     rows, _ = rows_of(
         Maker(sides={"target-only": target(), "ngram": copying()}, works=WORKS).build()

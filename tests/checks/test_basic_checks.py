@@ -45,7 +45,7 @@ def test_a_clean_run_passes_every_check_and_qualifies() -> None:
 
 
 def test_every_check_has_its_options_listed() -> None:
-    assert {name for name, _ in CHECKS} == set(OPTIONS)
+    assert {name for name, _ in CHECKS} <= set(OPTIONS)
 
 
 def test_a_prompt_count_that_differs_on_one_request_fails_with_both_numbers() -> None:
