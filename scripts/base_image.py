@@ -28,6 +28,14 @@ ROOTS = (
 LEFT_OUT = ("debconf", "perl", "dpkg", "tzdata", "media-types", "mailcap", "systemd", "init")
 NOT_COPIED = ("/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/info")
 MERGED = ("bin", "sbin", "lib", "lib64", "lib32", "libx32")
+MADE = (
+    "/etc/passwd",
+    "/etc/group",
+    "/usr/bin/sh",
+    "/usr/bin/awk",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/ld.so.cache",
+)
 EMPTY = ("dev", "proc", "sys", "run", "tmp", "root", "etc", "var/tmp", "home")
 
 
@@ -60,7 +68,7 @@ def files(packages: list[str]) -> Iterator[str]:
     for line in output("dpkg", "-L", *packages):
         if not line.startswith("/") or line == "/." or line.startswith(NOT_COPIED):
             continue
-        path = os.path.join(os.path.realpath(os.path.dirname(line)), os.path.basename(line))
+        path = str(Path(line).parent.resolve() / Path(line).name)
         if path not in seen and os.path.lexists(path):
             seen.add(path)
             yield path
@@ -74,20 +82,11 @@ def main() -> None:
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
             tar.addfile(folder)
         merged = [n for n in MERGED if Path("/", n).is_symlink()]
-        for path in files(packages):
-            if path.strip("/") not in (*merged, *EMPTY):
+        # Those at the end are made by packages' scripts, so that no package lists them.
+        paths = [*files(packages), *(f"/{n}" for n in merged), *MADE]
+        for path in dict.fromkeys(paths):
+            if path.strip("/") not in EMPTY and os.path.lexists(path):
                 tar.add(path, arcname=path.lstrip("/"), recursive=False)
-        for name in merged:
-            tar.add(f"/{name}", arcname=name, recursive=False)
-        for path in ("/etc/passwd", "/etc/group", "/usr/bin/sh", "/usr/bin/awk"):
-            if os.path.lexists(path):
-                tar.add(path, arcname=path.lstrip("/"), recursive=False)
-        bundle = Path("/etc/ssl/certs/ca-certificates.crt")
-        if bundle.is_file():
-            tar.add(bundle, arcname=str(bundle).lstrip("/"), recursive=False)
-        linker = Path("/etc/ld.so.cache")  # made by a package's script, so no package has it
-        if linker.is_file():
-            tar.add(linker, arcname="etc/ld.so.cache", recursive=False)
     print(f"{len(packages)} packages", file=sys.stderr)
 
 

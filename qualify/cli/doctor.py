@@ -21,14 +21,16 @@ def command(sweep: bool, as_json: bool) -> int:
     """Is this machine ready, and is anything left running? Exit code 1 when something fails."""
     from dataclasses import asdict
 
+    from qualify.doctor.containers import docker_findings, sweep_docker
     from qualify.doctor.engines import engine_findings
     from qualify.doctor.host import host_findings
     from qualify.doctor.leftovers import leftover_findings, sweep_all
 
     findings = [
-        *(sweep_all(REPORTS) if sweep else ()),
+        *((*sweep_all(REPORTS), *sweep_docker()) if sweep else ()),
         *host_findings(),
         *engine_findings(),
+        *docker_findings(),
         *leftover_findings(REPORTS),
     ]
     failed = any(f.level == "fail" for f in findings)

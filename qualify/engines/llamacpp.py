@@ -138,7 +138,7 @@ class LlamaCppProtocol:
             "frequency_penalty": 0.0,
             "seed": sampling.seed if sampling.seed is not None else 0,
             "ignore_eos": sampling.ignore_eos,
-            "stop": [],
+            "stop": list(sampling.stop),
         }
         return HttpRequest(
             "POST",

@@ -60,6 +60,8 @@ def request_body(
         body["top_k"] = sampling.top_k
     if sampling.seed is not None:
         body["seed"] = sampling.seed
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
     if form.ignore_eos:
         body["ignore_eos"] = sampling.ignore_eos
     if form.return_ids:

@@ -9,6 +9,7 @@ from typing import Any
 
 import qualify
 from qualify.engines.devices import device_facts
+from qualify.engines.environment import is_secret
 from qualify.engines.hashes import checkpoint_hashes
 from qualify.engines.host import host_facts
 from qualify.engines.protocol import EngineInfo
@@ -21,7 +22,6 @@ RELEVANT = (
     "SGLANG_", "VLLM_", "POCKETLLM_", "DSV4_", "QWEN_", "HF_HUB_OFFLINE", "HF_HOME",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_", "PYTHONHASHSEED", "PYTHONPATH",
 )  # fmt: skip
-SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str, Any]:
@@ -42,7 +42,10 @@ def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str
         "argv": list(server.argv) if server.argv is not None else None,
         "cwd": str(resolved.cwd) if resolved.cwd is not None else None,
         "env": resolved.env if server.argv is not None else None,
-        "env_inherited": relevant_environment() if server.argv is not None else None,
+        # A container inherits nothing from here: its image's environment stands in `container`.
+        "env_inherited": relevant_environment() if resolved.kind == "process" else None,
+        "added": {"args": resolved.added.args, "env": resolved.added.env},
+        "container": server.process.facts() or None if server.process is not None else None,
         "url": server.base_url,
         "pid": server.pid,
         "model": _model(resolved.model),
@@ -59,7 +62,14 @@ def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str
     }
 
 
-DRAFT_ARGUMENTS = ("spec-draft-model", "speculative-draft-model-path", "draft-model", "draft")
+DRAFT_ARGUMENTS = (
+    "spec-draft-model",
+    "speculative-draft-model-path",
+    "draft-model",
+    "draft",
+    "qwen-dspark",
+    "qwen-dflash2",
+)
 
 
 def relevant_environment() -> dict[str, str]:
@@ -67,7 +77,7 @@ def relevant_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(RELEVANT) and not any(word in name.upper() for word in SECRET)
+        if name.startswith(RELEVANT) and not is_secret(name)
     }
 
 

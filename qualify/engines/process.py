@@ -7,9 +7,13 @@ import contextlib
 import os
 import signal
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import psutil
+
+from qualify.engines.exits import EngineExit
 from qualify.engines.owned import (
     MARKER,
     Owned,
@@ -22,22 +26,6 @@ from qualify.errors import EngineError
 
 GUARD = Path(__file__).with_name("guard.py")
 TAIL_BYTES = 65536
-
-
-@dataclass(frozen=True)
-class EngineExit:
-    """How it ended: `code` for a normal exit, `signal` for a signal; `forced` when the grace
-    time was not enough. Both None: it could not be learnt."""
-
-    code: int | None
-    signal: str | None
-    forced: bool = False
-
-    def __str__(self) -> str:
-        if self.signal is not None:
-            hint = " (killed: perhaps for want of memory)" if self.signal == "SIGKILL" else ""
-            return f"signal {self.signal}{'' if self.forced else hint}"
-        return f"exit code {self.code}" if self.code is not None else "an unknown exit"
 
 
 def log_tail(path: Path, lines: int = 20) -> str:
@@ -145,6 +133,23 @@ class EngineProcess:
     @property
     def guard_pid(self) -> int:
         return self._guard.pid
+
+    @property
+    def root_pid(self) -> int | None:
+        """Every process of the engine is below it."""
+        return self._guard.pid
+
+    @property
+    def marker(self) -> str:
+        return self.owned.marker
+
+    def forwards(self, process: psutil.Process) -> bool:
+        """Nothing stands between a process and its port."""
+        return False
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing that the launch's record does not hold already."""
+        return {}
 
     def alive(self) -> bool:
         return self.exit is None

@@ -25,6 +25,7 @@ class Sampling:
     top_k: int | None = None
     seed: int | None = None
     ignore_eos: bool = True
+    stop: tuple[str, ...] = ()  # texts that end an answer; evaluations of base models use them
 
 
 @dataclass(frozen=True)

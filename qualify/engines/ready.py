@@ -93,10 +93,12 @@ def _is_ours(server: RunningServer) -> bool | None:
         return None
     if not owners:
         return None
-    tree = _tree(server.process.guard_pid)
-    marker = server.process.owned.marker
+    started = server.process
+    if started.root_pid is None:
+        return None  # it runs on another machine
+    tree = _tree(started.root_pid)
     # Every one of them: a shared port would send some requests to somebody else's server.
-    if all(owner.pid in tree or _carries(owner, marker) for owner in owners):
+    if all(o.pid in tree or _carries(o, started.marker) or started.forwards(o) for o in owners):
         return True
     raise _failed(
         server,

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from qualify.engines.docker_launch import launch_container
+from qualify.engines.exits import EngineExit
 from qualify.engines.factory import protocol_for
 from qualify.engines.ports import claim
-from qualify.engines.process import EngineExit, EngineProcess, log_tail
+from qualify.engines.process import EngineProcess, log_tail
 from qualify.engines.protocol import EngineProtocol
 from qualify.engines.resolve import ResolvedLaunch
+from qualify.engines.started import StartedEngine
 from qualify.errors import EngineError, UsageError
 
 
@@ -30,7 +33,7 @@ class RunningServer:
     protocol: EngineProtocol
     argv: tuple[str, ...] | None
     log_path: Path | None
-    process: EngineProcess | None
+    process: StartedEngine | None
 
     @property
     def pid(self) -> int | None:
@@ -75,6 +78,17 @@ async def launch(
             yield RunningServer(launch_id, resolved, resolved.url, protocol, None, None, None)
         finally:
             await protocol.close()
+        return
+    if resolved.kind == "docker":
+        async with launch_container(resolved, folder, launch_id) as (url, container):
+            protocol = protocol_for(resolved, url)
+            try:
+                argv = resolved.argv_for(container.port)
+                yield RunningServer(
+                    launch_id, resolved, url, protocol, argv, container.log_path, container
+                )
+            finally:
+                await protocol.close()
         return
     _check_module(resolved)
     port = claim(resolved.host, resolved.port)

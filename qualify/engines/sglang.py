@@ -158,6 +158,8 @@ class SGLangProtocol:
         }
         if sampling.seed is not None:
             params["sampling_seed"] = sampling.seed
+        if sampling.stop:
+            params["stop"] = list(sampling.stop)
         given: dict[str, Any] = (
             {"input_ids": list(prompt.ids)} if prompt.ids else {"text": prompt.text}
         )

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import qualify
+from qualify.engines.docker_sweep import sweep_containers
 from qualify.engines.origin import origin_of
-from qualify.engines.owned import sweep
+from qualify.engines.owned import Swept, sweep
 from qualify.engines.ready import wait_ready
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.server import RunningServer, launch
 from qualify.errors import EngineError, ExitCode, UsageError
-from qualify.plan import CellPlan, LaunchPlan, Plan
+from qualify.evals.planned import Bench
+from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan
 from qualify.planning.identity import refuse_changed
+from qualify.prompts.tokens import Tokenizer
 from qualify.records.codec import from_dict, to_dict
 from qualify.records.store import META, PLAN, Store, read_json
 from qualify.run import events as e
 from qualify.run.cell import Interrupted, measure_cell
+from qualify.run.desk import Desk
 from qualify.run.journal import Journal, now
 from qualify.run.launch import Attempt
 from qualify.run.plant import plant
@@ -43,13 +47,14 @@ class RunOutcome:
     measured: int
     failed: int
     engine_failures: tuple[str, ...]
+    answered: int = 0  # problems of evaluations
 
     @property
     def exit_code(self) -> ExitCode | None:
         """None: something was measured, so the verdicts decide."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        if self.measured == 0 and self.engine_failures:
+        if self.measured == 0 and not self.answered and self.engine_failures:
             return ExitCode.ENGINE_FAILED
         return None
 
@@ -64,10 +69,14 @@ def run_campaign(
     watch: e.Watcher = e.unwatched,
     start_timeout_s: float = 1800.0,
     campaign_file: Path | None = None,
+    bench: Bench | None = None,
+    tokenizer: Callable[[], Tokenizer | None] = lambda: None,
 ) -> RunOutcome:
     """Carry out `plan` in the folder `out`, or go on with what is there when `resume`.
 
     `resolved` has the command of each side by its name; `build` makes the prompts of a spec.
+    `bench` holds the problems of the plan's evaluations, `tokenizer` what their prompts need;
+    answers are scored when every engine has stopped.
     Blocks; SIGINT and SIGTERM stop it in seconds (a second one at once), keeping what was
     measured. Raises UsageError when `out` holds another plan or is in use.
     """
@@ -78,15 +87,21 @@ def run_campaign(
     if resume:
         refuse_changed(from_dict(Plan, read_json(out / PLAN)), plan)
     with Store(out) as store:
-        for left in sweep(out):
+        for left in (*_left_containers(resolved), *sweep(out)):
             watch(e.Note(f"left by an earlier start of {left.launch}: {left.note}"))
         if not resume:
             _write_start(store, plan, campaign_file)
         journal = Journal(store, store.folder.name)
         for text in journal.damage:
             watch(e.Note(f"{text}: that line is left out"))
-        runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s)
+        desk = Desk(plan, store, bench or Bench(), tokenizer)
+        runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s, desk)
         return asyncio.run(runner.run())
+
+
+def _left_containers(resolved: Mapping[str, ResolvedLaunch]) -> list[Swept]:
+    """End what dead runs left in containers: it holds the devices that this one needs."""
+    return sweep_containers() if any(r.kind == "docker" for r in resolved.values()) else []
 
 
 def _write_start(store: Store, plan: Plan, campaign_file: Path | None) -> None:
@@ -116,15 +131,17 @@ class _Runner:
         shelf: Shelf,
         watch: e.Watcher,
         start_timeout_s: float,
+        desk: Desk,
     ) -> None:
         self.plan, self.journal, self.resolved = plan, journal, resolved
         self.shelf, self.watch, self.start_timeout_s = shelf, watch, start_timeout_s
+        self.desk = desk
         self.stop = asyncio.Event()
         self.failures: list[str] = []
 
     async def run(self) -> RunOutcome:
         pending = [(item, self.journal.pending(item)) for item in self.plan.launches]
-        todo = [(item, cells) for item, cells in pending if cells]
+        todo = [(item, cells) for item, cells in pending if cells or self.desk.pending(item)]
         open_cells = [cell for _, cells in todo for cell in cells]
         total = sum(len(item.cells) for item in self.plan.launches)
         folder = self.journal.store.folder
@@ -147,16 +164,18 @@ class _Runner:
             for position, (item, cells) in enumerate(todo, start=1):
                 if not self.stop.is_set():
                     self.watch(e.LaunchStarting(item.id, item.side.name, position, len(todo)))
-                    await self._launch(item, list(cells))
+                    await self._launch(item, [*cells, *self.desk.pending(item)])
+            await asyncio.to_thread(self.desk.grade, self.watch, self.stop.is_set)
         return RunOutcome(
             folder,
             self.stop.is_set(),
             self.journal.count("finished"),
             self.journal.count("failed"),
             tuple(self.failures),
+            self.desk.answered(),
         )
 
-    async def _launch(self, item: LaunchPlan, waiting: list[CellPlan]) -> None:
+    async def _launch(self, item: LaunchPlan, waiting: list[CellPlan | EvalPlan]) -> None:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""
         while waiting and not self.stop.is_set():
             attempt_id, before = self.journal.next_attempt(item), len(waiting)
@@ -219,20 +238,29 @@ class _Runner:
             self.stop,
             server.resolved.flush_patience_s,
         )
-        attempt.planted = await plant(attempt, item.cells[0])
+        if item.cells:
+            attempt.planted = await plant(attempt, item.cells[0])
         return None if self.stop.is_set() else attempt
 
-    async def _cells(self, attempt: Attempt, waiting: list[CellPlan]) -> None:
-        """Measure until all are done, the engine has ended or the user stops."""
+    async def _cells(self, attempt: Attempt, waiting: list[CellPlan | EvalPlan]) -> None:
+        """Measure, then evaluate, until all is done, the engine has ended or the user stops."""
         while waiting and not self.stop.is_set() and attempt.server.alive():
+            item = waiting[0]
             try:
-                self.journal.end(await measure_cell(attempt, waiting[0]))
+                if isinstance(item, EvalPlan):
+                    await self.desk.ask(attempt, item)
+                else:
+                    self.journal.end(await measure_cell(attempt, item))
             except Interrupted:
                 return
             waiting.pop(0)
 
     def _give_up(
-        self, item: LaunchPlan, attempt_id: str, waiting: list[CellPlan], error: EngineError
+        self,
+        item: LaunchPlan,
+        attempt_id: str,
+        waiting: list[CellPlan | EvalPlan],
+        error: EngineError,
     ) -> None:
         """The engine could not be started: its cells fail, the campaign goes on."""
         text = f"{error.message} {error.remedy}".strip()
@@ -240,6 +268,8 @@ class _Runner:
         self.journal.launched(item, attempt_id, "failed", {}, text)
         self.watch(e.LaunchEnded(attempt_id, f"failed: {text}"))
         for cell in waiting:
+            if isinstance(cell, EvalPlan):
+                continue  # an evaluation without its answers is not-run by itself
             end = self.journal.fail(attempt_id, cell, f"the engine could not be used: {text}")
             self.watch(
                 e.CellEnded(attempt_id, cell.id, "failed", "no engine", 0, end.requests, 0.0)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from qualify.engines.exits import EngineExit
 from qualify.engines.ports import claim, free_port
-from qualify.engines.process import EngineExit, EngineProcess
+from qualify.engines.process import EngineProcess
 from qualify.engines.server import launch
 from qualify.errors import EngineError
 from tests.engines.toys import gone_within, processes_with, toy

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +24,8 @@ p.add_argument("--die-after-s", type=float, help="exit with code 3 then, before 
 p.add_argument("--ignore-term", action="store_true")
 p.add_argument("--daemon", action="store_true", help="leave a grandchild in a session of its own")
 p.add_argument("--chatter", type=int, default=0, help="bytes of output at the start")
+p.add_argument("--eat-mb", type=int, default=0, help="take so much memory at the start")
+p.add_argument("--last-words", help="printed after --load-s, before the first 200")
 p.add_argument("--seen", help="file that gets a line for each request")
 args = p.parse_args()
 
@@ -43,7 +46,12 @@ if args.die_after_s is not None:
     time.sleep(args.die_after_s)
     print("toy: no memory for the model", file=sys.stderr, flush=True)
     sys.exit(3)
+if args.eat_mb:
+    print("toy: eating", flush=True)
+    eaten = bytearray(os.urandom(1 << 20)) * args.eat_mb
 began = time.monotonic()
+if args.last_words:
+    threading.Timer(args.load_s, lambda: print(args.last_words, flush=True)).start()
 
 
 class Handler(BaseHTTPRequestHandler):
