@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qualify.engines.protocol import Sampling
@@ -37,6 +37,30 @@ class CellPlan:
 
 
 @dataclass(frozen=True)
+class EvalPlan:
+    """One quality evaluation, the same in every mode; `id` is unique in a plan.
+
+    problems are the ids that must all be answered and scored before it counts; options are
+    the kind's own, JSON-ready. style: auto | chat | base | server-chat (see docs/evals.md).
+    cache: "any", or "cold": flushed (or bypassed) before each problem, one at a time.
+    """
+
+    id: str
+    name: str  # humaneval, mbpp, minicode, ...: a key of evals.kinds.KINDS
+    measures: tuple[str, ...]  # what each completion is scored by: base, plus, answer ...
+    style: str
+    sampling: Sampling
+    concurrency: int
+    cache: str
+    first_token_timeout_s: float
+    problems: tuple[str, ...]
+    problems_sha256: str  # over the problems themselves, wherever they were read from
+    subset: str | None = None  # "SEED:N", drawn from the whole set
+    thinking: bool | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """One start of the engine. `id` = rROUND.SIDE, or rROUND.SIDE.again for self-parity."""
 
@@ -45,6 +69,7 @@ class LaunchPlan:
     side: Side
     cells: tuple[CellPlan, ...]
     purpose: str = "measure"  # measure | self-parity
+    evals: tuple[EvalPlan, ...] = ()  # after its cells; once a side, in its first launch
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,8 @@ class ChecksSpec(Strict):
     """The client was not the bottleneck."""
     implausible: bool | None = None
     """No figure that cannot be: zero latency, TTFT flat over context."""
+    evals: bool | None = None
+    """No quality was lost in the evaluations that `evals:` asks for."""
     identity: bool | None = None
     """The server is the one that was planned: digest, model, drafter class, arguments."""
     image: bool | None = None

@@ -76,6 +76,4 @@ def _not_built(campaign: Campaign) -> list[str]:
         for name in NOT_BUILT
         if asked.get(name)
     ]
-    if campaign.evals:
-        found.append("evaluations are not part of this version: their verdict will be not-run")
     return found

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from qualify.campaign.document import Document
+from qualify.campaign.evals import EVALS
 from qualify.campaign.faults import Path, did_you_mean
 
-EVALS = ("humaneval", "mbpp", "gsm8k", "needles", "extract")
 CORPORA = ("corpora/code", "corpora/prose", "corpora/mixed", "corpora/copy")
 GATES = (
     "tpot_regression_pct",
@@ -35,10 +35,15 @@ def check_rules(document: Document) -> None:
             _workload(document, ("workloads", index), workload, sides)
     _known(document, "gates", GATES)
     for index, entry in enumerate(listed(document.value.get("evals"))):
-        name = next(iter(entry), None) if isinstance(entry, dict) else entry
-        if isinstance(name, str) and name not in EVALS:
+        if isinstance(entry, str) and entry not in EVALS:
             document.fault(
-                ("evals", index), f"there is no evaluation `{name}`", did_you_mean(name, EVALS)
+                ("evals", index), f"there is no evaluation `{entry}`", did_you_mean(entry, EVALS)
+            )
+        if isinstance(entry, dict) and len(entry) != 1:
+            document.fault(
+                ("evals", index),
+                f"an entry of `evals` names one evaluation, and this has {len(entry)}",
+                "Write each as an entry of its own.",
             )
 
 

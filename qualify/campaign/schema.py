@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from qualify.campaign.checks import ChecksSpec
+from qualify.campaign.evals import EvalEntry
 from qualify.campaign.strict import Strict
 
 
@@ -120,6 +121,8 @@ class Campaign(Strict):
     """The campaign's name; prompts derive their seeds from it."""
     engine: str
     """A name that `qualify engines list` shows."""
+    launch: Literal["process", "docker", "attach"] | None = None
+    """How the engine is started, where its definition describes more than one way."""
     profile: str | dict[str, str] | None = None
     """One launch profile for all, or one for each mode or variant."""
     modes: list[str] = Field(min_length=1)
@@ -140,8 +143,8 @@ class Campaign(Strict):
     """What is measured."""
     checks: ChecksSpec = ChecksSpec()
     """What must hold for the run to be qualified."""
-    evals: list[str | dict[str, Any]] = Field(default_factory=list)
-    """Quality evaluations."""
+    evals: list[str | EvalEntry] = Field(default_factory=list)
+    """Quality evaluations, run in every mode: names, or a name with its options."""
     gates: dict[str, float] = Field(default_factory=dict)
     """Thresholds of a comparison that decide an exit code."""
     ledger: str | list[LedgerLine] | None = None

@@ -10,6 +10,7 @@ from qualify.checks import (
     cold,
     completion,
     counters,
+    evals,
     expect,
     implausible,
     length,
@@ -43,6 +44,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("protocol", protocol.check),
     ("client", client.check),
     ("implausible", implausible.check),
+    ("evals", evals.check),
 )
 
 

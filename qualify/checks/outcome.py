@@ -33,7 +33,7 @@ def outcome_of(run: Run, verdicts: Sequence[Verdict]) -> RunOutcome:
         return RunOutcome(word, code, sentence, dict(counts), dict(informing))
 
     broken = [entry for entry in run.launches if entry.status == "failed"]
-    if broken and not run.measured():
+    if broken and not run.measured() and not run.completions:
         why = broken[0].reason or "no reason was recorded"
         return outcome(
             "engine failed",

@@ -24,6 +24,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "client": ("late_share",),
     "implausible": (),
     "evals": (),
+    "evals": (),
 }
 
 

@@ -29,3 +29,9 @@ def prompt_builder(prepared: Prepared) -> Callable[[PromptSpec], list[Prompt]]:
     # A plain OpenAI server may refuse token ids; text that is proven exact is then sent.
     need_text = launch.protocol == "openai"
     return partial(build, tokenizer=Tokenizer.load(launch.tokenizer), need_text=need_text)
+
+
+def tokenizer_of(prepared: Prepared) -> Callable[[], Tokenizer | None]:
+    """The tokenizer that evaluations write their prompts with; None where none is named."""
+    path = next(iter(prepared.resolved.values())).tokenizer
+    return lambda: Tokenizer.load(path) if path is not None else None

@@ -12,6 +12,7 @@ from qualify.cli.origins import origins_of
 from qualify.engines.resolve import ResolvedLaunch, resolve
 from qualify.engines.spec import EngineSpec, load_engine
 from qualify.errors import UsageError
+from qualify.evals.planned import Bench, bench_of
 from qualify.plan import Plan
 from qualify.planning.build import make_plan
 from qualify.planning.only import parse_only
@@ -27,6 +28,7 @@ class Prepared:
     engine: EngineSpec
     resolved: dict[str, ResolvedLaunch]
     plan: Plan
+    bench: Bench
 
 
 def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) -> Prepared:
@@ -50,9 +52,11 @@ def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) 
             campaign.model,
             tokenizer=campaign.tokenizer,
             attach_url=attach,
+            launch=campaign.launch,
         )
         for side in wanted
     }
+    bench = bench_of(campaign)
     attached = any(r.kind == "attach" for r in resolved.values())
     plan = make_plan(
         campaign,
@@ -61,10 +65,11 @@ def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) 
         only=chosen,
         warnings=loaded.warnings,
         relaunch=not attached,
+        evals=bench.plans,
     )
     if attached:
         _one_launch(plan)
-    return Prepared(file, campaign, engine, resolved, plan)
+    return Prepared(file, campaign, engine, resolved, plan, bench)
 
 
 def _one_launch(plan: Plan) -> None:

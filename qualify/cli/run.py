@@ -82,9 +82,11 @@ def _agreed(guess: Estimate) -> bool:
 
 
 def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> int:
-    from qualify.cli.build import prompt_builder
+    from qualify.cli.build import prompt_builder, tokenizer_of
     from qualify.run.runner import run_campaign
 
+    prepared.bench.preflight()
+    _have_images(prepared)
     build = prompt_builder(prepared)
     with _progress(as_json) as watch:
         outcome = run_campaign(
@@ -96,6 +98,8 @@ def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> i
             watch=watch,
             start_timeout_s=prepared.campaign.start_timeout_s,
             campaign_file=prepared.file,
+            bench=prepared.bench,
+            tokenizer=tokenizer_of(prepared),
         )
     from qualify.cli.report import finish
 
@@ -103,6 +107,16 @@ def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> i
     if outcome.exit_code == ExitCode.INTERRUPTED:
         click.echo(f"Interrupted. Go on with: qualify run {prepared.file} --resume", err=True)
     return judged if outcome.exit_code is None else outcome.exit_code
+
+
+def _have_images(prepared: Prepared) -> None:
+    """Pull and verify before anything starts: a launch then finds its image here."""
+    launches = [r for r in prepared.resolved.values() if r.container is not None]
+    if launches:
+        from qualify.engines.docker_launch import have_image
+
+        for launch in {r.container.image: r for r in launches if r.container}.values():
+            have_image(launch, progress=lambda text: click.echo(text, err=True))
 
 
 def _progress(as_json: bool) -> AbstractContextManager[Any]:

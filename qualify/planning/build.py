@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from qualify.campaign.checks import as_written, parity_is_judged
 from qualify.campaign.schema import Campaign, WorkloadSpec
 from qualify.errors import UsageError
-from qualify.plan import CellPlan, LaunchPlan, Plan, Side
+from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan, Side
 from qualify.planning.cells import cells_of, many
 from qualify.planning.identity import digest, identity_of, normalised
 from qualify.planning.only import Only
@@ -36,11 +36,13 @@ def make_plan(
     only: Only | None = None,
     warnings: Iterable[str] = (),
     relaunch: bool = True,
+    evals: Iterable[EvalPlan] = (),
 ) -> Plan:
     """The plan of one run. The same arguments give the same plan, ids and hash.
 
     `origins` are hashes found on this machine (see `identity_of`); `relaunch` is false for
-    a server that is attached to and cannot be started a second time.
+    a server that is attached to and cannot be started a second time. `evals` run after the
+    cells of each side's first launch.
     Raises UsageError where `only` leaves nothing or names what does not exist.
     """
     only = only or Only()
@@ -71,6 +73,9 @@ def make_plan(
             notes.append("an attached server is not restarted: self-parity has one launch only")
     if baseline not in {s.name for s in kept}:
         notes.append(f"--only leaves out the baseline {baseline}: nothing is compared with it")
+    asked = tuple(evals)
+    only.check_known("eval", [e.id for e in asked])
+    launches = with_evals(launches, tuple(e for e in asked if only.allows("eval", e.id)))
     identity = identity_of(campaign, engine.identity(), tuple(launches), origins or {}, str(only))
     return Plan(
         hash=digest(identity),
@@ -126,6 +131,18 @@ def _again(campaign: Campaign, launches: list[LaunchPlan], baseline: str) -> lis
                 )
                 return [again]
     return []
+
+
+def with_evals(launches: Iterable[LaunchPlan], evals: tuple[EvalPlan, ...]) -> list[LaunchPlan]:
+    """Each side answers once, in its first launch: a greedy answer has no second opinion."""
+    seen: set[str] = set()
+    result = []
+    for launch in launches:
+        if launch.purpose == "measure" and launch.side.name not in seen:
+            seen.add(launch.side.name)
+            launch = replace(launch, evals=evals)
+        result.append(launch)
+    return result
 
 
 def _check_filter(only: Only, campaign: Campaign, sides: Iterable[Side]) -> None:

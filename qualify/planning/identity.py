@@ -19,6 +19,7 @@ _PARTS = {
     "prompts": "the prompts' specification",
     "engine": "the engine definition",
     "thresholds": "the thresholds of checks and gates",
+    "evals": "the evaluations or their problems",
     "image": "the image digest",
     "checkpoint": "the checkpoint",
     "tokenizer": "the tokenizer",
@@ -73,6 +74,9 @@ def identity_of(
         "engine": digest(engine),
         **origins,
     }
+    evals = {e.id: e for launch in launches for e in launch.evals}
+    if evals:
+        parts["evals"] = digest([asdict(e) for e in evals.values()])
     if only:
         parts["only"] = only
     return parts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from qualify.campaign.faults import did_you_mean
 from qualify.errors import UsageError
 
-KEYS = ("mode", "workload", "tokens", "concurrency", "round")
+KEYS = ("mode", "workload", "tokens", "concurrency", "round", "eval")
 
 
 @dataclass(frozen=True)

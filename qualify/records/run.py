@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qualify.evals.nouns import Completion, Score
 from qualify.plan import Plan
 from qualify.records.schema import CellEnd, LaunchRecord, Record
 
@@ -24,6 +25,8 @@ class Run:
     superseded: tuple[Record, ...]
     damage: tuple[str, ...]
     meta: dict[str, Any]
+    completions: tuple[Completion, ...] = ()  # of evaluations, as they were written
+    scores: tuple[Score, ...] = ()
 
     def measured(self, launch: str | None = None, cell: str | None = None) -> list[Record]:
         """Measured records, in the order they ended; of one launch attempt and/or cell."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qualify.errors import UsageError
+from qualify.evals.nouns import Completion, Score
 from qualify.plan import Plan
 from qualify.records.codec import from_dict, from_line, to_line, utf8
 from qualify.records.run import Run
@@ -23,7 +24,17 @@ from qualify.records.schema import CellEnd, LaunchRecord, Record
 T = TypeVar("T")
 
 RECORDS, CELLS, LAUNCHES = "records.jsonl", "cells.jsonl", "launches.jsonl"
+EVALS, SCORES = "evals.jsonl", "scores.jsonl"
 PLAN, META = "plan.json", "run.json"
+
+Entry = Record | CellEnd | LaunchRecord | Completion | Score
+_FILES: dict[type[Any], str] = {
+    Record: RECORDS,
+    CellEnd: CELLS,
+    LaunchRecord: LAUNCHES,
+    Completion: EVALS,
+    Score: SCORES,
+}
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -56,17 +67,17 @@ class Store:
             ) from error
         self._files: dict[str, int] = {}
 
-    def append(self, entry: Record | CellEnd | LaunchRecord) -> None:
+    def append(self, entry: Entry) -> None:
         """Write one line; it is on its way to the disk when this returns.
 
         The end of a cell or launch is also flushed to the disk itself.
         """
-        name = {Record: RECORDS, CellEnd: CELLS, LaunchRecord: LAUNCHES}[type(entry)]
+        name = _FILES[type(entry)]
         file = self._files.get(name)
         if file is None:
             file = self._files[name] = _open_for_append(self.folder / name)
         _write_all(file, to_line(entry))
-        if not isinstance(entry, Record):
+        if isinstance(entry, CellEnd | LaunchRecord):
             for open_file in self._files.values():
                 os.fsync(open_file)
 
@@ -148,6 +159,8 @@ def load_run(folder: Path) -> Run:
     launches = tuple(read_lines(LaunchRecord, folder / LAUNCHES, damage))
     ends = list(read_lines(CellEnd, folder / CELLS, damage))
     records = list(read_lines(Record, folder / RECORDS, damage))
+    completions = tuple(read_lines(Completion, folder / EVALS, damage))
+    scores = tuple(read_lines(Score, folder / SCORES, damage))
     standing = standing_cells(ends)
     ordered = [
         standing[launch.id, cell.id]
@@ -166,6 +179,8 @@ def load_run(folder: Path) -> Run:
         superseded=tuple(r for r in records if not _stands(r, keys)),
         damage=tuple(damage),
         meta=meta,
+        completions=completions,
+        scores=scores,
     )
 
 

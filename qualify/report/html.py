@@ -22,6 +22,7 @@ from qualify.checks.verdict import Verdict
 from qualify.records.schema import LaunchRecord
 from qualify.report import charts, show
 from qualify.report.assemble import Report
+from qualify.report.quality import quality_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
 _ORDER = {"fail": 0, "inconclusive": 1, "not-run": 2, "waived": 3, "pass": 4}
@@ -66,6 +67,7 @@ def render_html(report: Report) -> str:
         cells=cells_by_id(report.analysis.sides),
         verdicts=by_check(report.verdicts),
         parity=[v for v in report.verdicts if v.check == "parity"],
+        evals=quality_rows(report.analysis.evals),
         launches=provenance(report),
         repeat=repeat_commands(report),
         ledger=ledger(run.plan.campaign.get("ledger")),

@@ -15,6 +15,7 @@ from rich.text import Text
 from qualify.checks.verdict import Verdict
 from qualify.report import show
 from qualify.report.assemble import Report
+from qualify.report.quality import changes_in_words, quality_rows
 
 STYLES = {
     "pass": "green",
@@ -47,6 +48,8 @@ def render(report: Report, width: int = 100) -> RenderableType:
     if report.analysis.sides:
         title = "Cells: medians; TPOT is one user's, tok/s the whole server's"
         parts += ["", _title(title), _cells(report, wide=width >= WIDE)]
+    if report.analysis.evals.results:
+        parts += ["", _title("Quality: the same problems in every mode"), _quality(report)]
     parts += ["", _title("Checks"), _verdicts(report)]
     return Group(*parts)
 
@@ -144,6 +147,30 @@ def _cells(report: Report, *, wide: bool) -> Table:
         name = escape(row.cell) if row.cell != previous else ""
         table.add_row(name, escape(row.side), *figures)
         previous = row.cell
+    return table
+
+
+def _quality(report: Report) -> RenderableType:
+    table = _table("evaluation", "mode", figures=("pass", "pass@1", "lost", "won", "p", "same"))
+    table.add_column("changed", overflow="fold")
+    previous = None
+    for row in quality_rows(report.analysis.evals):
+        result, pair = row.result, row.pair
+        name = f"{result.eval} ({result.measure})"
+        shown = escape(name) if name != previous else ""
+        previous = name
+        if result.passed is None or result.pass_1 is None:
+            why = Text(f"not-run: {result.unfinished}", style=STYLES["not-run"])
+            table.add_row(shown, escape(result.side), *("",) * 6, why)
+            continue
+        figures = [f"{result.passed}/{result.problems}", f"{result.pass_1:.1%}"]
+        if pair is None:
+            table.add_row(shown, escape(result.side), *figures)
+            continue
+        lost = Text(str(len(pair.regressions)), STYLES["fail"] if pair.regressions else "")
+        figures_of_pair = [str(len(pair.gains)), show.number(pair.p_value), str(pair.identical)]
+        changes = escape(changes_in_words(pair))
+        table.add_row(shown, escape(result.side), *figures, lost, *figures_of_pair, changes)
     return table
 
 

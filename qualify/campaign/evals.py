@@ -1,0 +1,66 @@
+"""What a campaign's `evals:` may say: a name, or a name with options."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from qualify.campaign.strict import Strict
+
+
+class Subset(Strict):
+    """A seeded part of a set; results say so."""
+
+    seed: int = Field(default=0, ge=0)
+    """Which ones."""
+    count: int = Field(gt=0)
+    """How many problems."""
+
+
+class Asking(Strict):
+    """What every evaluation takes."""
+
+    subset: Subset | None = None
+    """A seeded part of the problems; all if left out."""
+    style: Literal["auto", "chat", "base", "server-chat"] = "auto"
+    """chat: the tokenizer's template; base: plain text; auto: chat where there is a template."""
+    thinking: bool | None = None
+    """The template's thinking switch; null leaves it to the template."""
+    output_tokens: int = Field(default=1024, gt=0)
+    """The most tokens of an answer."""
+    concurrency: int = Field(default=1, gt=0)
+    """Requests in flight."""
+
+
+class CodeEval(Asking):
+    """Programs, run against tests in a sandbox."""
+
+    problems: str | None = None
+    """A local file instead of the data set's own download."""
+
+
+class EvalEntry(Strict):
+    """One evaluation with its options."""
+
+    humaneval: CodeEval | None = None
+    """HumanEval, scored by its own tests (base) and by those of HumanEval+ (plus)."""
+    mbpp: CodeEval | None = None
+    """MBPP, scored by its own tests (base) and by those of MBPP+ (plus)."""
+    minicode: CodeEval | None = None
+    """Forty short problems of this project's own."""
+
+
+EVALS: tuple[str, ...] = tuple(EvalEntry.model_fields)
+
+
+def asked_for(entry: str | EvalEntry) -> list[tuple[str, Asking]]:
+    """(name, options) of one entry of `evals:`; a bare name has every default."""
+    if isinstance(entry, str):
+        annotation = EvalEntry.model_fields[entry].annotation
+        kinds = [k for k in getattr(annotation, "__args__", ()) if k is not type(None)]
+        made = kinds[0]()
+        assert isinstance(made, Asking)
+        return [(entry, made)]
+    found = [(name, getattr(entry, name)) for name in EVALS]
+    return [(name, options) for name, options in found if options is not None]
