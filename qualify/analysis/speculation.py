@@ -94,5 +94,12 @@ def break_even_tokens_per_step(cycle_ms: float, reference_tpot_ms: float) -> flo
 
 def break_even_accept_length(needed: float, v: int, t: int) -> float | None:
     """The accept length that gives `needed` tokens per step when t of the v + t steps
-    draft nothing: (needed * (v + t) - t) / v. None without verify steps."""
-    return (needed * (v + t) - t) / v if v > 0 else None
+    draft nothing: (needed * (v + t) - t) / v.
+
+    None without verify steps, and where no accept length could: below 1 the side would tie
+    with nothing accepted at all, which plain steps decide and drafts do not.
+    """
+    if v <= 0:
+        return None
+    length = (needed * (v + t) - t) / v
+    return length if length >= 1 else None

@@ -114,8 +114,11 @@ def reversal(baseline: str, mode: str, rivals: Mapping[str, PairResult]) -> str:
     if any(p.decode and p.decode.outcome == "not enough data" for p in rivals.values()):
         told.append("more prompts or rounds could settle it")
     for side, pair in rivals.items():
+        if pair.proposed == 0:
+            told.append(f"prompts on which {side} proposes something")
+            continue
         level = pair.break_even
-        if level is None or pair.decode is None:
+        if level is None or pair.decode is None or pair.decode.outcome == "not enough data":
             continue
         needed, reached = level.needed_tokens_per_step, level.reached_tokens_per_step
         if side == mode:

@@ -56,6 +56,16 @@ def test_break_even_is_what_a_step_must_commit_at_this_cycle_time() -> None:
     assert tie.decode.ratio == pytest.approx(1.0, abs=0.01)
 
 
+def test_a_break_even_below_one_is_no_accept_length() -> None:
+    from qualify.analysis.speculation import break_even_accept_length
+
+    assert break_even_accept_length(1.4, 10, 0) == pytest.approx(1.4)
+    # 140 plain steps and one verify step: 141 * 1.1 - 140 tokens must come from that one.
+    assert break_even_accept_length(1.1, 1, 140) == pytest.approx(15.1)
+    assert break_even_accept_length(0.6, 1, 140) is None
+    assert break_even_accept_length(1.1, 0, 140) is None
+
+
 def test_wall_and_decode_speed_up_differ_where_prefill_dominates() -> None:
     pair = pair_of(both(drafting(cycle_ms=15.0, right=2), works=(Work(tokens=(32768,)),)).build())
     assert pair.decode is not None
