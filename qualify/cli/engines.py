@@ -63,10 +63,13 @@ def show(name: str, as_json: bool) -> int:
     out.print(f"protocol {spec.protocol}, defined in {spec.file}")
     from rich.table import Table
 
-    profiles = Table("profile", "context", "pool", "at once", "about", box=None, pad_edge=False)
+    columns = ("profile", "context", "pool", "at once", "validated", "about")
+    profiles = Table(*columns, box=None, pad_edge=False)
     for p in spec.profiles.values():
         sizes = (p.context_tokens, p.pool_tokens, p.effective_concurrency)
-        profiles.add_row(p.name, *("?" if s is None else f"{s:,}" for s in sizes), p.about or "")
+        tried = str(p.validated_concurrency or "?")
+        shown = ("?" if s is None else f"{s:,}" for s in sizes)
+        profiles.add_row(p.name, *shown, tried, p.about or "")
     modes = Table("mode", "drafter", "needs", "about", box=None, pad_edge=False)
     for m in spec.modes.values():
         modes.add_row(m.name, m.drafter, ", ".join(m.requires), m.about or "")
@@ -81,6 +84,11 @@ def show(name: str, as_json: bool) -> int:
 @click.option("--profile", help="A profile; the engine's default if left out.")
 @click.option("--model", help="A model path or name that replaces the definition's.")
 @click.option(
+    "--launch",
+    type=click.Choice(["process", "docker", "attach"]),
+    help="The way to start it, where the definition describes more than one.",
+)
+@click.option(
     "--arg", "args", multiple=True, metavar="NAME=VALUE", help="Set or replace an argument."
 )
 @json_option
@@ -89,14 +97,16 @@ def command_(
     mode: str,
     profile: str | None,
     model: str | None,
+    launch: str | None,
     args: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """The line that starts the same server by hand."""
+    """The line that starts the same server by hand; for a container, `docker run`."""
     from qualify.engines.resolve import command_line, resolve
     from qualify.engines.spec import load_engine
 
-    resolved = resolve(load_engine(name), mode, profile, dict(map(_argument, args)), None, model)
+    own = dict(map(_argument, args))
+    resolved = resolve(load_engine(name), mode, profile, own, None, model, launch=launch)
     if as_json:
         print_json(
             {
@@ -104,6 +114,8 @@ def command_(
                 "env": resolved.env,
                 "cwd": str(resolved.cwd) if resolved.cwd else None,
                 "url": resolved.url,
+                "added": {"args": resolved.added.args, "env": resolved.added.env},
+                "docker_run": command_line(resolved) if resolved.container else None,
             }
         )
     else:

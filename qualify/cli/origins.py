@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qualify.campaign.schema import Campaign
+from qualify.engines.docker_identity import image_identity
 from qualify.engines.hashes import checkpoint_digest
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.spec import EngineSpec
@@ -33,6 +34,8 @@ def origins_of(
     for launch in launches:
         if launch.url is not None:
             parts["attach"] = launch.url
+        if launch.container is not None:
+            parts["image"] = image_identity(launch.container.image)
     model = launches[0].model if launches else None
     if model is not None:
         parts["checkpoint"] = _model(engine, model)

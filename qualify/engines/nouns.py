@@ -107,6 +107,11 @@ class Profile:
     modes: tuple[str, ...] | None = None  # None = every mode
 
     @property
+    def validated_concurrency(self) -> int | None:
+        """The most requests at once that somebody has tried; None = not stated."""
+        return self.validated.concurrency if self.validated is not None else None
+
+    @property
     def effective_concurrency(self) -> int | None:
         """How many requests really run together: the scheduler's ceiling or the state slots."""
         limits = [self.max_running]

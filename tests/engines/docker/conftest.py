@@ -50,7 +50,7 @@ def docker(engine_host: str | None) -> Iterator[Any]:
     client.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def alone(docker: Any) -> Iterator[None]:
     """One test at a time that sweeps, or that leaves something to sweep."""
     with (Path(tempfile.gettempdir()) / "qualify-docker-tests.lock").open("w") as lock:
