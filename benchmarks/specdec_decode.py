@@ -3,9 +3,10 @@
     python benchmarks/specdec_decode.py fixtures/models/tiny-qwen3.5
     python benchmarks/specdec_decode.py random --contexts 512 --batches 1   # the shape alone
 
-Prints one line a cell as it goes, then the ratios. Prompts are held-out code from
-`fixtures/corpora/code` (or `--text`), tokenised by the checkpoint's own tokenizer; with `random`,
-a checkpoint of the same kind with random weights and random tokens, whose acceptance says nothing.
+Prints one line a cell as it goes, then the ratios. Prompts are text that the checkpoint was not
+trained on, from its `heldout.jsonl` (`--domain`, default code) or from `--text` files, tokenised by
+its own tokenizer; with `random`, a checkpoint of the same kind with random weights and random
+tokens, whose acceptance says nothing.
 
 Each cell is warmed up once. The engine's decode time is that of its decode steps alone.
 `transformers` decodes with `generate` and its default (dynamic) cache, which is the fastest that
@@ -145,23 +146,35 @@ def random_checkpoint(folder: Path) -> Path:
     return save_checkpoint(folder, model)
 
 
+def read_texts(folder: Path, domain: str, files: list[Path]) -> list[str]:
+    """The named files, or the checkpoint's held-out documents of a domain."""
+    if files:
+        return [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    lines = (folder / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row["text"] for row in map(json.loads, lines) if row["domain"] == domain]
+
+
 def read_prompts(
-    folder: Path, text: list[Path], contexts: list[int], count: int
+    folder: Path, domain: str, files: list[Path], longest: int, count: int
 ) -> list[list[int]]:
-    """`count` prompts of the longest context: different stretches of the text, or random ids."""
-    longest = max(contexts)
+    """`count` prompts of `longest` ids: documents in turn, joined to the length; or random ids."""
     if not (folder / "tokenizer.json").is_file():
         generator = torch.Generator().manual_seed(0)
         return torch.randint(1, 4000, (count, longest), generator=generator).tolist()
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    joined = "\n\n".join(path.read_text(encoding="utf-8", errors="replace") for path in text)
-    ids = tokenizer.encode(joined, add_special_tokens=False).ids
-    while len(ids) < longest + count:
-        ids = ids + ids
-    stride = max(1, (len(ids) - longest) // max(1, count - 1))
-    return [ids[min(i * stride, len(ids) - longest) :][:longest] for i in range(count)]
+    texts = read_texts(folder, domain, files)
+    documents = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    prompts: list[list[int]] = []
+    for i in range(count):
+        ids: list[int] = []
+        turn = i
+        while len(ids) < longest:
+            ids += documents[turn % len(documents)]
+            turn += 1
+        prompts.append(ids[:longest])
+    return prompts
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -173,7 +186,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--draft-steps", type=int, nargs="+", default=[3])
     parser.add_argument("--adaptive", action="store_true", help="also MTP with adaptive widths")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--text", type=Path, nargs="*", default=None, help="files for prompts")
+    parser.add_argument("--domain", default="code", help="of the checkpoint's held-out documents")
+    parser.add_argument("--text", type=Path, nargs="*", default=[], help="files for prompts")
     parser.add_argument("--no-transformers", action="store_true")
     parser.add_argument("--json", type=Path, default=None, help="write the cells here too")
     return parser.parse_args(words)
@@ -231,8 +245,9 @@ def main() -> int:
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         folder = random_checkpoint(Path(scratch)) if args.model == "random" else Path(args.model)
-        text = args.text or sorted((ROOT / "fixtures" / "corpora" / "code").glob("*"))
-        prompts = read_prompts(folder, text, args.contexts, max(args.batches))
+        prompts = read_prompts(
+            folder, args.domain, args.text, max(args.contexts), max(args.batches)
+        )
         runners = {name: Runner.load(folder, options) for name, options in settings(args).items()}
         print(f"command: {' '.join(sys.argv)}; load average {os.getloadavg()[0]:.1f}")
         print(next(iter(runners.values())).info.invariance.detail)

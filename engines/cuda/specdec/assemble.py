@@ -11,11 +11,12 @@ from specdec.config import ModelConfig
 from specdec.contract import RunnerInfo, RunnerOptions
 from specdec.errors import CheckpointError, SpecdecError
 from specdec.layers.linear import Products
+from specdec.layers.threads import Threads
 from specdec.model import Shared, Target
 from specdec.mtp import MtpHead
 from specdec.numerics import choose_products
 from specdec.plan import BLOCK, KV_BLOCK
-from specdec.selfcheck import check_rows
+from specdec.selfcheck import LENGTH, check_rows
 from specdec.state import conv_bytes_per_slot, kv_bytes_per_token, state_bytes_per_slot
 from specdec.weights import load_checkpoint
 
@@ -40,8 +41,7 @@ def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
     """Load strictly, build, and check row independence. Raises CheckpointError, SpecdecError."""
     check_options(options)
     device = pick_device(options.device)
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    threads = Threads(device, options.threads or torch.get_num_threads())
     checkpoint = load_checkpoint(model_dir)
     config = checkpoint.config
     if options.mode == "mtp" and not config.mtp_layers:
@@ -52,12 +52,14 @@ def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
     context = min(options.context_length or config.context_length, config.context_length)
     products = choose_products(device, list(checkpoint.tensors.values()))
     tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
-    shared = Shared(config, tensors, products, context, device)
-    target = Target(config, tensors, products, shared)
-    head = MtpHead(config, tensors, products, shared) if options.mode == "mtp" else None
     pool = options.max_total_tokens or min(
         options.max_running_requests * context, POOL_TOKENS_BY_DEFAULT
     )
+    # No position lies beyond the pool; checkpoints may declare a million of them.
+    positions = max(min(context, pool), LENGTH)
+    shared = Shared(config, tensors, products, positions, threads, device)
+    target = Target(config, tensors, products, shared)
+    head = MtpHead(config, tensors, products, shared) if options.mode == "mtp" else None
     info = RunnerInfo(
         model_path=model_dir,
         architecture=config.architecture,

@@ -57,7 +57,7 @@ class RunnerOptions:
     context_length: int | None = None
     page_size: int = 64
     random_seed: int = 0
-    threads: int | None = None  # CPU threads for torch; None leaves torch's own choice
+    threads: int | None = None  # CPU threads of wide passes (prefill); None: torch's own number
 
 
 @dataclass(frozen=True)

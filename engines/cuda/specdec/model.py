@@ -13,6 +13,7 @@ from specdec.layers.linear import Products, Projection
 from specdec.layers.mlp import Mlp
 from specdec.layers.norm import rms_norm
 from specdec.layers.rope import RopeTable
+from specdec.layers.threads import Threads
 from specdec.plan import Pass
 from specdec.state import DeltaState, KvState, ModelState
 
@@ -25,13 +26,15 @@ class Shared:
         config: ModelConfig,
         tensors: dict[str, Tensor],
         products: Products,
-        context_length: int,
+        positions: int,
+        threads: Threads,
         device: torch.device,
     ) -> None:
+        self.threads = threads
         self.embedding = tensors["embed_tokens.weight"]
         head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
         self.head = Projection(head, products)
-        self.rope = RopeTable(context_length, config.rotary_dim, config.rope_theta, device)
+        self.rope = RopeTable(positions, config.rotary_dim, config.rope_theta, device)
         self.mask = CausalMask(config.num_attention_heads // config.num_key_value_heads, device)
 
     def embed(self, token_ids: Tensor) -> Tensor:
@@ -88,6 +91,7 @@ class Target:
     def hidden(self, plan: Pass, state: ModelState) -> Tensor:
         """Run a pass: final-normalised hidden rows [rows, hidden]; ``state`` moves on."""
         shared = self._shared
+        shared.threads.use_for(plan.rows)
         x = shared.embed(plan.token_ids)
         cos, sin = shared.rope.rows(plan.positions)
         for (shell, mixer), memory in zip(self._layers, state.layers, strict=True):

@@ -53,6 +53,7 @@ class MtpHead:
         ``next_ids`` [rows]: the token after each row; ``hidden`` [rows, hidden]. Returns the
         layer's input, queries and gates for whoever goes on to ``predict`` some of the rows.
         """
+        self._shared.threads.use_for(len(next_ids))
         embedded = rms_norm(self._shared.embed(next_ids), self._embedding_norm, self._eps)
         x = self._fc(torch.cat((embedded, rms_norm(hidden, self._hidden_norm, self._eps)), 1))
         cos, sin = self._shared.rope.rows(positions)
