@@ -63,7 +63,7 @@ class Corpus:
 
 def write_stream(path: Path, ids: Ids) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lzma.compress(ids.astype("<u2").tobytes(), preset=3))
+    path.write_bytes(lzma.compress(ids.astype("<u2").tobytes(), preset=9))
 
 
 def read_stream(path: Path) -> Ids:

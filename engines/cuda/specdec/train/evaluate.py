@@ -17,7 +17,7 @@ from specdec.train.chat import question_and_answer
 from specdec.train.loop import cross_entropy
 from specdec.train.model import HybridModel, Stages
 from specdec.train.mtp import MtpHead, MtpStages, unroll
-from specdec.train.recall import Encode, Ids, make_facts
+from specdec.train.recall import Encode, Fact, Ids, make_facts, named_answer
 from specdec.train.vocabulary import TURN_END, Encoder
 from torch import Tensor
 
@@ -80,8 +80,8 @@ def domain_loss(
 
 def needle_prompt(
     rng: random.Random, tokens: int, encode: Encode, filler: Ids, style: str
-) -> tuple[Ids, list[str]]:
-    """A prompt of exactly ``tokens`` tokens in the chat template, five codes inside; the codes.
+) -> tuple[Ids, list[Fact]]:
+    """A prompt of exactly ``tokens`` tokens in the chat template, and the five facts inside.
 
     The codes stand at 10, 30, 50, 70 and 90 per cent of the text.
     """
@@ -100,13 +100,13 @@ def needle_prompt(
         parts += [text[place:cut], statement]
         place = cut
     parts += [text[place:], tail]
-    return np.concatenate(parts), [fact.code for fact in facts]
+    return np.concatenate(parts), facts
 
 
-def question_of(style: str, facts: list) -> str:  # type: ignore[type-arg]
+def question_of(style: str, facts: list[Fact]) -> str:
     """The evaluation's question for each style."""
     if style == "named":
-        names = [fact.subject for fact in facts]
+        names = [str(fact.subject) for fact in facts]
         return f"What are the codes for {', '.join(names[:-1])} and {names[-1]}?"
     return "List all five codes that appear in the text."
 
@@ -129,8 +129,9 @@ def recall(
     whole = single = 0
     for number in range(prompts):
         rng = random.Random(f"{seed}/{style}/{tokens}/{number}")
-        prompt, codes = needle_prompt(rng, tokens, encode, filler, style)
-        answer = encode(", ".join(codes))
+        prompt, facts = needle_prompt(rng, tokens, encode, filler, style)
+        answers = [named_answer([f]) if style == "named" else f.code for f in facts]
+        answer = encode(", ".join(answers))
         ids = np.concatenate([prompt, answer, end]).astype(np.int64)
         padded = np.pad(ids, (0, -len(ids) % 64))
         hidden = model.hidden(torch.from_numpy(padded)[None].to(device), None, run)
@@ -139,8 +140,8 @@ def recall(
         right = guess == ids[len(prompt) :]
         whole += bool(right.all())
         place = 0
-        for index, code in enumerate(codes):
-            span = len(encode(code if index == 0 else ", " + code))
+        for index, text in enumerate(answers):
+            span = len(encode(text if index == 0 else ", " + text))
             single += bool(right[place : place + span].all())
             place += span
     return RecallScore(style, tokens, prompts, whole / prompts, single / (5 * prompts))

@@ -116,6 +116,7 @@ def _train(
     phases: tuple[AnyPhase, ...],
     module: nn.Module,
     lr: float,
+    warmup: int,
     loss_of: Callable[[AnyPhase, Batch], tuple[Tensor, dict[str, Tensor]]],
 ) -> bool:
     """Run the phases to their end (True) or to the deadline (False)."""
@@ -123,6 +124,7 @@ def _train(
     path = place.state / f"{kind}.pt"
     step = load_state(path, module, optimisers, place.device)
     total = sum(phase.steps for phase in phases)
+    decay = recipe.decay_share if kind in ("target", "mtp") else 0.9
     began, tokens, last = time.monotonic(), 0, step
     totals: dict[str, Tensor | float] = {}
     for phase, start in locate(phases, step):
@@ -131,7 +133,7 @@ def _train(
             loss, shown = loss_of(phase, batch)
             loss.backward()  # type: ignore[no-untyped-call]
             norm = nn.utils.clip_grad_norm_(module.parameters(), recipe.clip_norm)
-            optimisers.step(rate_factor(step, total, recipe.warmup_steps, recipe.decay_share))
+            optimisers.step(rate_factor(step, total, warmup, decay))
             step += 1
             tokens += batch.weights.numel()
             for name, value in {**shown, "grad_norm": norm}.items():
@@ -160,9 +162,15 @@ def _train(
 
 
 def train_target(
-    place: Place, recipe: Recipe, model: HybridModel, run: Stages, compiled: bool
+    place: Place,
+    recipe: Recipe,
+    model: HybridModel,
+    run: Stages,
+    compiled: bool,
+    tune: bool = False,
 ) -> bool:
-    """Train the target; True when its last step is done."""
+    """Train the target (or tune it); True when its last step is done."""
+    model.requires_grad_(True)
     loss_stage = torch.compile(cross_entropy, dynamic=False) if compiled else cross_entropy
 
     def loss_of(phase: Phase, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -173,7 +181,11 @@ def train_target(
         )
         return loss, {"loss": loss, "plain_loss": plain}
 
-    return _train(place, recipe, "target", recipe.phases, model, recipe.lr, loss_of)
+    if tune:
+        phases, lr, warmup = recipe.tune_phases, recipe.tune_lr, recipe.tune_warmup_steps
+        return _train(place, recipe, "tune", phases, model, lr, warmup, loss_of)
+    lr, warmup = recipe.lr, recipe.warmup_steps
+    return _train(place, recipe, "target", recipe.phases, model, lr, warmup, loss_of)
 
 
 def train_mtp(
@@ -183,8 +195,9 @@ def train_mtp(
     head: MtpHead,
     run: Stages,
     mtp_run: MtpStages,
+    tune: bool = False,
 ) -> bool:
-    """Train the MTP head on the frozen target's own distribution."""
+    """Train (or tune) the MTP head on the frozen target's own distribution."""
     model.requires_grad_(False)
     plain, plain_mtp = stages(False), MtpStages.make(False)
 
@@ -205,4 +218,8 @@ def train_mtp(
         shown = {f"agree_{depth + 1}": value for depth, value in enumerate(result.agreement)}
         return loss, {"loss": loss, **shown}
 
-    return _train(place, recipe, "mtp", recipe.mtp_phases, head, recipe.mtp_lr, loss_of)
+    if tune:
+        phases, lr, warmup = recipe.mtp_tune_phases, recipe.tune_lr, recipe.tune_warmup_steps
+        return _train(place, recipe, "mtp-tune", phases, head, lr, warmup, loss_of)
+    lr, warmup = recipe.mtp_lr, recipe.warmup_steps
+    return _train(place, recipe, "mtp", recipe.mtp_phases, head, lr, warmup, loss_of)

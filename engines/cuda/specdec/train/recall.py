@@ -88,6 +88,9 @@ _ASK_ALL = (
     "List every code stated in the text, in any order.",
     "Give all {k} access codes that the text states, separated by commas.",
     "Repeat every secret code from the text above. Answer with the codes only.",
+    "What are the {k} codes? Answer with the codes only, separated by commas.",
+    "Find the {k} codes hidden in this text and list them.",
+    "{k} codes were stated in the text. What are they?",
 )
 _COUNT_WORDS = [
     "zero",
@@ -180,6 +183,11 @@ def make_facts(rng: random.Random, count: int, style: str) -> list[Fact]:
     return facts
 
 
+def named_answer(facts: list[Fact]) -> str:
+    """Codes asked for by name: each behind its name, so that every one is a single look-up."""
+    return ", ".join(f"{fact.subject}: {fact.code}" for fact in facts)
+
+
 def ask(rng: random.Random, facts: list[Fact], stated: int) -> tuple[str, str]:
     """A question about the first ``stated`` facts, and its answer."""
     known = facts[:stated]
@@ -192,7 +200,7 @@ def ask(rng: random.Random, facts: list[Fact], stated: int) -> tuple[str, str]:
         chosen = rng.sample(known, min(stated, rng.randint(2, 5)))
         names = [str(fact.subject) for fact in chosen]
         joined = ", ".join(names[:-1]) + " and " + names[-1]
-        return f"What are the codes for {joined}?", ", ".join(fact.code for fact in chosen)
+        return f"What are the codes for {joined}?", named_answer(chosen)
     fact = rng.choice(known)
     if style == "named":
         return rng.choice(_ASK_ONE).format(s=fact.subject), fact.code
@@ -241,14 +249,14 @@ def recall_sequence(
     """One sequence of about ``length`` tokens (never longer): facts in filler, then questions."""
     style = rng.choices(("named", "plain", "numbered"), (5, 4, 3))[0]
     most = max(1, min(length // 120, 12 if style != "named" else 24))
-    count = min(most, 5) if rng.random() < 0.4 else rng.randint(1, most)
+    count = min(most, 5) if rng.random() < 0.5 else rng.randint(1, most)
     facts = make_facts(rng, count, style)
     chat = rng.random() < 0.5
     follow_ups = 0 if length < 512 else rng.randint(0, 6 if style != "plain" else 1)
     reserve = 90 + 45 * follow_ups + 56 * count
     filler = max(0, length - reserve - (rng.randrange(length) // 4 if length <= 2048 else 0))
     cuts = sorted(rng.randrange(filler + 1) for _ in range(count))
-    if rng.random() < 0.3:  # evenly through the text, as needle tests place them
+    if rng.random() < 0.4:  # evenly through the text, as needle tests place them
         cuts = [int(filler * (index + 0.5) / count) for index in range(count)]
     writer = Writer.start(encode)
     lead = rng.choice(

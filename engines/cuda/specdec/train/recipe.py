@@ -41,11 +41,15 @@ class Recipe:
     shape: ModelShape
     phases: tuple[Phase, ...]
     mtp_phases: tuple[MtpPhase, ...]
+    tune_phases: tuple[Phase, ...] = ()  # more recall, after everything else
+    mtp_tune_phases: tuple[MtpPhase, ...] = ()  # the head follows the tuned target
     seed: int = 20261129
     lr: float = 3e-3
     warmup_steps: int = 200
     decay_share: float = 0.4  # the last part of training, over which the rate falls to zero
     mtp_lr: float = 3e-3
+    tune_lr: float = 1e-3
+    tune_warmup_steps: int = 20
     clip_norm: float = 1.0
 
     def limited(self, steps: int) -> Recipe:
@@ -54,20 +58,18 @@ class Recipe:
             self,
             phases=tuple(replace(p, steps=min(p.steps, steps)) for p in self.phases),
             mtp_phases=tuple(replace(p, steps=min(p.steps, steps)) for p in self.mtp_phases),
+            tune_phases=tuple(replace(p, steps=min(p.steps, steps)) for p in self.tune_phases),
+            mtp_tune_phases=tuple(
+                replace(p, steps=min(p.steps, steps)) for p in self.mtp_tune_phases
+            ),
         )
-
-    @property
-    def steps(self) -> int:
-        return sum(phase.steps for phase in self.phases)
-
-    @property
-    def mtp_steps(self) -> int:
-        return sum(phase.steps for phase in self.mtp_phases)
 
 
 _LONG = Mixture(code=0.34, prose=0.16, recall=0.40, lookup=0.03, repeat=0.04, chat=0.03)
 _LONGEST = Mixture(code=0.2, prose=0.1, recall=0.64, lookup=0.02, repeat=0.02, chat=0.02)
 _DRAFTS = Mixture(code=0.5, prose=0.25, recall=0.09, lookup=0.03, repeat=0.06, chat=0.07)
+
+_TUNE = Mixture(code=0.24, prose=0.12, recall=0.52, lookup=0.03, repeat=0.04, chat=0.05)
 
 # Every step of every phase has 65,536 tokens: the fused stages compile once for all of them.
 PUBLISHED = Recipe(
@@ -82,6 +84,14 @@ PUBLISHED = Recipe(
         MtpPhase("1k", 800, sequences=64, length=1024, first=0, mixture=_DRAFTS, spread=0.1),
         MtpPhase("8k", 60, sequences=8, length=8192, first=7168, mixture=_DRAFTS, spread=0.5),
     ),
+    tune_phases=(
+        Phase("tune-1k", 100, sequences=64, length=1024, mixture=_TUNE, spread=0.3),
+        Phase("tune-8k", 70, sequences=8, length=8192, mixture=_TUNE, spread=0.5),
+        Phase("tune-32k", 25, sequences=2, length=32768, mixture=_LONGEST, spread=0.5),
+    ),
+    mtp_tune_phases=(
+        MtpPhase("tune-1k", 30, sequences=64, length=1024, first=0, mixture=_DRAFTS, spread=0.1),
+    ),
     decay_share=0.35,
 )
 
@@ -92,6 +102,8 @@ SMOKE = Recipe(
         Phase("long", 3, sequences=1, length=1024, mixture=_LONG, spread=0.5),
     ),
     mtp_phases=(MtpPhase("short", 4, sequences=4, length=256, first=128, depths=3),),
+    tune_phases=(Phase("tune", 2, sequences=4, length=256, mixture=_TUNE, spread=0.1),),
+    mtp_tune_phases=(MtpPhase("tune", 2, sequences=4, length=256, first=128, depths=3),),
     warmup_steps=2,
 )
 

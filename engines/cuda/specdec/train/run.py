@@ -1,7 +1,8 @@
 """Train and evaluate the checkpoint in one command, from prepared data.
 
     python -m specdec.train.run --data DIR --work DIR [--recipe published|smoke] [--out DIR]
-        [--stage target|mtp|evaluate|all] [--max-seconds S] [--threads N] [--workers N]
+        [--stage target|mtp|tune|mtp-tune|evaluate|all] [--init CHECKPOINT]
+        [--max-seconds S] [--threads N] [--workers N]
 
 State goes to ``--work``; the same command again continues where the last one stopped. Exit code
 0: the stages asked for are finished; 75: the time limit came first (run it again).
@@ -17,13 +18,15 @@ from pathlib import Path
 import torch
 from specdec.train import evaluate
 from specdec.train.batches import read_stream
-from specdec.train.export import round_to_bf16, write_config, write_weights
+from specdec.train.export import load_weights, round_to_bf16, write_config, write_weights
 from specdec.train.loop import Place, train_mtp, train_target
 from specdec.train.model import HybridModel, Stages, stages
 from specdec.train.mtp import MtpHead, MtpStages
-from specdec.train.recipe import RECIPES
+from specdec.train.recipe import RECIPES, Recipe
 from specdec.train.vocabulary import Encoder
+from torch import nn
 
+STAGES = ("target", "mtp", "tune", "mtp-tune", "evaluate")
 UNFINISHED = 75
 SHARD_BYTES = 15 * 2**20
 
@@ -33,8 +36,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--init", type=Path, help="start from this checkpoint's weights")
     parser.add_argument("--recipe", choices=sorted(RECIPES), default="published")
-    parser.add_argument("--stage", choices=("target", "mtp", "evaluate", "all"), default="all")
+    parser.add_argument("--stage", default="all", help="one of them, several by comma, or all")
     parser.add_argument("--max-seconds", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
@@ -87,48 +91,69 @@ def main() -> int:
     model = HybridModel(recipe.shape, dtype).to(device)
     head = MtpHead(recipe.shape).to(device)
     run = stages(compiled)
+    if options.init is not None:
+        load_weights([options.init / "model.safetensors"], model, head)
+    wanted = STAGES if options.stage == "all" else tuple(options.stage.split(","))
+    unknown = sorted(set(wanted) - set(STAGES))
+    if unknown:
+        raise SystemExit(f"There is no stage {', '.join(unknown)}; use {', '.join(STAGES)} or all.")
     finished = True
-    if options.stage in ("target", "all"):
-        finished = train_target(place, recipe, model, run, compiled)
-        save_compile_cache(options.compile_cache if compiled else None)
-        write_weights(out, model, None, SHARD_BYTES)
-    if finished and options.stage in ("mtp", "all"):
-        load_target(options.work / "target.pt", model, device)
-        round_to_bf16(model)
-        finished = train_mtp(place, recipe, model, head, run, MtpStages.make(compiled))
-        round_to_bf16(head)
-        write_weights(out, model, head, SHARD_BYTES)
+    for stage in wanted:
+        finished = finished and run_stage(stage, place, recipe, model, head, run, compiled, options)
+        if stage != "evaluate":
+            save_compile_cache(options.compile_cache if compiled else None)
+            write_weights(out, model, None if stage == "target" else head, SHARD_BYTES)
     write_config(out, recipe.shape, Encoder(options.data / "tokenizer.json"))
-    if finished and options.stage in ("evaluate", "all"):
-        load_target(options.work / "target.pt", model, device)
-        round_to_bf16(model)
-        trained_head = load_head(options.work / "mtp.pt", head, device)
-        evaluate_all(place, options, model, trained_head, stages(False), out)
     peak = torch.cuda.max_memory_allocated() if cuda else None
     place.note(finished=finished, seconds=round(time.monotonic() - began, 1), gpu_peak_bytes=peak)
     return 0 if finished else UNFINISHED
 
 
-def load_target(path: Path, model: HybridModel, device: torch.device) -> None:
-    model.load_state_dict(torch.load(path, map_location=device, weights_only=False)["module"])
-
-
-def load_head(path: Path, head: MtpHead, device: torch.device) -> MtpHead | None:
-    """The trained MTP head, or None when there is none yet."""
-    if not path.exists():
-        return None
-    head.load_state_dict(torch.load(path, map_location=device, weights_only=False)["module"])
+def run_stage(
+    stage: str,
+    place: Place,
+    recipe: Recipe,
+    model: HybridModel,
+    head: MtpHead,
+    run: Stages,
+    compiled: bool,
+    options: argparse.Namespace,
+) -> bool:
+    """One stage from the newest state of the stages before it; True when it is finished."""
+    newest(place, ("tune", "target") if stage != "target" else (), model)
+    newest(place, ("mtp-tune", "mtp") if stage != "mtp" else (), head)
+    if stage in ("target", "tune"):
+        finished = train_target(place, recipe, model, run, compiled, tune=stage == "tune")
+        round_to_bf16(model)
+        return finished
+    round_to_bf16(model)
+    if stage in ("mtp", "mtp-tune"):
+        mtp_run = MtpStages.make(compiled)
+        tune = stage == "mtp-tune"
+        finished = train_mtp(place, recipe, model, head, run, mtp_run, tune=tune)
+        round_to_bf16(head)
+        return finished
     round_to_bf16(head)
-    return head
+    evaluate_all(place, options, model, head, stages(False))
+    return True
+
+
+def newest(place: Place, kinds: tuple[str, ...], module: nn.Module) -> None:
+    """Load the first of these states that exists; without one the module stays as it is."""
+    for kind in kinds:
+        path = place.state / f"{kind}.pt"
+        if path.exists():
+            state = torch.load(path, map_location=place.device, weights_only=False)
+            module.load_state_dict(state["module"])
+            return
 
 
 def evaluate_all(
     place: Place,
     options: argparse.Namespace,
     model: HybridModel,
-    head: MtpHead | None,
+    head: MtpHead,
     run: Stages,
-    out: Path,
 ) -> None:
     figures = evaluate.report(
         model,
@@ -140,7 +165,7 @@ def evaluate_all(
         filler=read_stream(options.filler) if options.filler else None,
         note=place.note,
     )
-    (out / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (place.log.parent / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
