@@ -19,6 +19,7 @@ from specdec.judge import Judged, judge_rows
 from specdec.pages import Pages
 from specdec.plan import Span, plan_pass
 from specdec.request import Finish, Phase, SamplingParams, Sequence, StepResult, StepStats
+from specdec.seats import Seats
 from specdec.speculate import next_width, step_counts
 from specdec.state import ModelState
 from specdec.tally import add_step
@@ -47,7 +48,7 @@ class Runner:
             parts.head is not None,
             parts.device,
         )
-        self._slots = list(range(info.max_running_requests))[::-1]
+        self._seats = Seats(self._pages, info.max_running_requests, self._state)
         self._drafter: MtpDrafter | None = None
         if parts.head is not None:
             assert self._state.drafter is not None
@@ -71,7 +72,7 @@ class Runner:
 
     @property
     def free_slots(self) -> int:
-        return len(self._slots)
+        return self._seats.free_slots
 
     def new_sequence(
         self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
@@ -87,23 +88,15 @@ class Runner:
 
     def can_admit(self, seq: Sequence) -> bool:
         """A slot is free, and pages for all present tokens and one more."""
-        needed = self._pages.missing(0, seq.total_tokens + 1)
-        return bool(self._slots) and needed <= self._pages.free_pages()
+        return self._seats.fits(seq)
 
     def admit(self, seq: Sequence) -> None:
         """WAITING to PREFILL: takes a slot and those pages. Raises PoolExhausted."""
-        assert seq.phase is Phase.WAITING
-        if not self._slots:
-            raise PoolExhausted("No slot is free.", "Wait for a running request to end.")
-        self._grow(seq, seq.total_tokens + 1)
-        seq.slot = self._slots.pop()
-        self._state.clear_slot(seq.slot)
-        seq.phase = Phase.PREFILL
+        self._seats.take(seq)
 
     def pages_short(self, seqs: Seq[Sequence]) -> int:
         """Pages missing for one decode step of all ``seqs``, 0 if it can run."""
-        needed = sum(self._pages.missing(len(seq.pages), seq.total_tokens) for seq in seqs)
-        return max(0, needed - self._pages.free_pages())
+        return self._seats.short(seqs)
 
     def retract(self, seq: Sequence) -> None:
         """Back to WAITING: gives back slot and pages, keeps output and counters, counts it."""
@@ -199,17 +192,13 @@ class Runner:
     def _widths(self, seqs: Seq[Sequence]) -> list[int]:
         """Drafts to propose for each sequence, and pages for all of the step's rows."""
         for seq in seqs:
-            self._grow(seq, seq.total_tokens)
-        widths: list[int] = []
-        for seq in seqs:
-            width = min(seq.draft_width, seq.remaining - 1) if self._drafter else 0
-            while self._pages.missing(len(seq.pages), seq.total_tokens + width) > (
-                self._pages.free_pages()
-            ):
-                width -= 1
-            self._grow(seq, seq.total_tokens + width)
-            widths.append(width)
-        return widths
+            self._seats.grow(seq, seq.total_tokens)
+        return [
+            self._seats.grow_for_drafts(seq, min(seq.draft_width, seq.remaining - 1))
+            if self._drafter
+            else 0
+            for seq in seqs
+        ]
 
     def _draft(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
         drafts = [Drafts() for _ in seqs]
@@ -286,23 +275,10 @@ class Runner:
             self.release(seq, finish)
         return StepResult(seq, tokens, stats, prefilled, finish, logprobs)
 
-    def _grow(self, seq: Sequence, tokens: int) -> None:
-        missing = self._pages.missing(len(seq.pages), tokens)
-        if missing:
-            expected = len(seq.prompt_ids) + seq.params.max_new_tokens
-            # An object, not its id: two requests may carry the same rid.
-            self._pages.grow(seq, seq.pages, missing, expected)
-
     def _give_back(self, seq: Sequence) -> None:
-        size = self.info.page_size
-        for page in self._pages.give_back(seq):
-            self._state.clear_rows(page * size, (page + 1) * size)
-        if seq.slot is not None:
-            self._slots.append(seq.slot)
-            seq.slot = None
+        self._seats.leave(seq)
         if self._drafter is not None:
             self._drafter.forget(seq)
-        seq.computed = 0
 
 
 def _prefill_goal(seq: Sequence) -> int:
