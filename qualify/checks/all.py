@@ -12,6 +12,7 @@ from qualify.checks import (
     counters,
     evals,
     expect,
+    identity,
     implausible,
     length,
     parity,
@@ -30,6 +31,7 @@ Check = Callable[[Run, Settings], list[Verdict]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("completion", completion.check),
+    ("identity", identity.check),
     ("stream", stream.check),
     ("shape", shape.check),
     ("prompts", prompts.check),

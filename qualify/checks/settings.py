@@ -9,6 +9,7 @@ from typing import Any
 # Option names that each check understands; a campaign may be validated against this.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "completion": (),
+    "identity": (),
     "shape": (),
     "prompts": (),
     "cold": (),
@@ -23,7 +24,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "protocol": (),
     "client": ("late_share",),
     "implausible": (),
-    "evals": (),
     "evals": (),
 }
 
