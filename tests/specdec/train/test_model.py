@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from specdec.train.export import checkpoint_tensors
-from specdec.train.model import HybridModel, stages
+from specdec.train.model import HybridModel
 from specdec.train.mtp import MtpHead, MtpStages, chain_attention, unroll
 from specdec.train.shape import SMALL, ModelShape
+from specdec.train.stages import stages
 
 transformers = pytest.importorskip("transformers")
 

@@ -73,7 +73,8 @@ class _UnitLowerInverse(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
         transposed = inverse.mT
-        return -(transposed @ grads[0] @ transposed).tril(-1)
+        grad: Tensor = -(transposed @ grads[0] @ transposed).tril(-1)
+        return grad
 
 
 class _ChunkScan(torch.autograd.Function):

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from specdec.train.chat import question_and_answer
 from specdec.train.loop import cross_entropy
-from specdec.train.model import HybridModel, Stages
+from specdec.train.model import HybridModel
 from specdec.train.mtp import MtpHead, MtpStages, unroll
 from specdec.train.recall import Encode, Fact, Ids, make_facts, named_answer
+from specdec.train.stages import Stages
 from specdec.train.vocabulary import TURN_END, Encoder
 from torch import Tensor
 

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import torch
 from specdec.train.batches import Batch, BatchPlan
-from specdec.train.model import HybridModel, Stages, project, stages
+from specdec.train.model import HybridModel
 from specdec.train.mtp import MtpHead, MtpStages, unroll
 from specdec.train.optim import Optimisers
 from specdec.train.recipe import MtpPhase, Phase, Recipe
+from specdec.train.stages import Stages, project, stages
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
@@ -131,7 +132,7 @@ def _train(
         edges = (step + 2, step + phase.steps - start)  # after warm-up, and at the phase's end
         for batch in batches(place, recipe, phase, kind, start):
             loss, shown = loss_of(phase, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             norm = nn.utils.clip_grad_norm_(module.parameters(), recipe.clip_norm)
             optimisers.step(rate_factor(step, total, warmup, decay))
             step += 1

@@ -13,17 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from specdec.train.model import (
-    HybridModel,
-    Layer,
-    Stages,
-    ZeroCentredNorm,
-    causal_attention,
-    initialise,
-    project,
-    rms_norm,
-)
+from specdec.train.model import HybridModel, Layer, ZeroCentredNorm, initialise
 from specdec.train.shape import ModelShape
+from specdec.train.stages import Stages, causal_attention, project, rms_norm
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -118,10 +110,13 @@ class MtpStages:
 
     @classmethod
     def make(cls, compiled: bool) -> MtpStages:
-        parts = (mix_inputs, chain_attention, agreement_loss)
         if not compiled:
-            return cls(*parts)
-        return cls(*(torch.compile(part, dynamic=False) for part in parts))
+            return cls(mix_inputs, chain_attention, agreement_loss)
+        return cls(
+            torch.compile(mix_inputs, dynamic=False),
+            torch.compile(chain_attention, dynamic=False),
+            torch.compile(agreement_loss, dynamic=False),
+        )
 
 
 @dataclass(frozen=True)

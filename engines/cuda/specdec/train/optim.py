@@ -21,7 +21,8 @@ def orthogonalise(update: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * (gram @ gram)) @ x
-    return (x.mT if tall else x).to(update.dtype)
+    result: Tensor = (x.mT if tall else x).to(update.dtype)
+    return result
 
 
 class Muon(torch.optim.Optimizer):
@@ -52,8 +53,8 @@ class Muon(torch.optim.Optimizer):
                 buffer.lerp_(grads, 1 - group["momentum"])
                 update = orthogonalise(grads.lerp(buffer, group["momentum"]))
                 scale = 0.2 * math.sqrt(max(shape[0], shape[1])) * group["lr"]
-                torch._foreach_mul_(parameters, 1 - group["lr"] * group["decay"])
-                torch._foreach_add_(parameters, list(update.unbind(0)), alpha=-scale)
+                torch._foreach_mul_(list[Tensor](parameters), 1 - group["lr"] * group["decay"])
+                torch._foreach_add_(list[Tensor](parameters), list(update.unbind(0)), alpha=-scale)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Optimisers:
 
     @classmethod
     def make(cls, module: nn.Module, lr: float) -> Optimisers:
-        matrices, rest = [], []
+        matrices: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
         for name, parameter in module.named_parameters():
             inner = parameter.ndim == 2 and "embed" not in name and min(parameter.shape) >= 16
             (matrices if inner else rest).append(parameter)

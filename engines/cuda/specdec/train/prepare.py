@@ -92,7 +92,8 @@ def main() -> None:
     arguments = parser.parse_args()
     out: Path = arguments.out
     documents = collect(arguments.stdlib, arguments.site_packages, arguments.texts)
-    held, training = [], []
+    held: list[Document] = []
+    training: list[Document] = []
     for document in documents:
         limit = HELD_OUT_PER_MILLE[document.domain]
         side = held if is_held_out(document.source, document.path, limit) else training

