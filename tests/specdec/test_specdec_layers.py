@@ -13,12 +13,14 @@ from specdec.layers.deltanet import DeltaNet, unit_lower_inverse
 from specdec.layers.linear import Products, Projection, exact_half_scale
 from specdec.layers.quant import dequantize
 from specdec.layers.rope import RopeTable
+from specdec.layers.threads import Threads
 from specdec.plan import Span, plan_pass
 from specdec.state import DeltaState, KvState
 from torch import Tensor
 
 CPU = torch.device("cpu")
 TILED = Products("tiled", 8)
+ONE_THREAD = Threads(CPU, 1)
 
 
 def shapes() -> ModelConfig:
@@ -94,7 +96,7 @@ def test_the_recurrence_and_convolution_agree_with_a_plain_loop() -> None:
     expected, states = looped_deltanet(x, w, c)
     state = empty_delta_state(c)
     plan = plan_pass([Span(0, [0], 0, [0] * 48)], 64, 3, CPU)
-    found = DeltaNet(c, w, TILED)(x, plan, state)
+    found = DeltaNet(c, w, TILED, ONE_THREAD)(x, plan, state)
     torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=1e-4)
     # 48 positions are six whole blocks, so the state before the seventh is stored.
     torch.testing.assert_close(state.matrix[0, 0].double(), states, atol=2e-5, rtol=1e-4)
@@ -102,7 +104,7 @@ def test_the_recurrence_and_convolution_agree_with_a_plain_loop() -> None:
 
 def test_a_block_gives_the_same_bits_however_it_fills_up() -> None:
     c, w = shapes(), weights_of("linear_attn")
-    layer = DeltaNet(c, w, TILED)
+    layer = DeltaNet(c, w, TILED, ONE_THREAD)
     x = torch.randn(37, 64, generator=torch.Generator().manual_seed(1))
     whole = layer(x, plan_pass([Span(0, [0], 0, [0] * 37)], 64, 3, CPU), empty_delta_state(c))
     for sizes in ([1] * 37, [8, 8, 8, 8, 5], [3, 9, 1, 7, 2, 6, 8, 1], [36, 1]):
@@ -118,7 +120,7 @@ def test_beta_stays_in_fp32_and_a_bf16_round_trip_would_be_seen() -> None:
     """A detour of beta through BF16 is off by up to 2**-9 = 0.00195 near 1; 0.00189 was seen in
     the field. The layer's own factor is compared with FP64 and is not."""
     c, w = shapes(), weights_of("linear_attn")
-    layer = DeltaNet(c, w, TILED)
+    layer = DeltaNet(c, w, TILED, ONE_THREAD)
     logits = torch.linspace(-8.0, 8.0, 4 * 2000).view(-1, 8, 4)
     raw = torch.zeros(logits.shape[0], 8, 64)
     raw[:, :, :4] = -logits  # the layer stores b negated

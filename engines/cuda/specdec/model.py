@@ -82,7 +82,7 @@ class Target:
         for index, kind in enumerate(config.layer_types):
             weights = part(tensors, f"layers.{index}.")
             mixer = (
-                DeltaNet(config, mixer_weights(weights, "linear_attn."), products)
+                DeltaNet(config, mixer_weights(weights, "linear_attn."), products, shared.threads)
                 if kind == LINEAR
                 else Attention(config, mixer_weights(weights, "self_attn."), products, shared.rope)
             )

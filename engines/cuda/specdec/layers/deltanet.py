@@ -30,6 +30,7 @@ from specdec.config import ModelConfig
 from specdec.layers.linear import Products, Projection
 from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import exp, padded_lanes, silu, softplus
+from specdec.layers.threads import Threads
 from specdec.layers.windows import block_windows
 from specdec.plan import BLOCK, BlockPlan, Pass
 from specdec.state import DeltaState
@@ -60,8 +61,11 @@ class DeltaNet:
     dt_bias, norm (plain gamma), out_proj.
     """
 
-    def __init__(self, config: ModelConfig, weights: dict[str, Tensor], products: Products) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: dict[str, Tensor], products: Products, threads: Threads
+    ) -> None:
         self._c = config
+        self._threads = threads
         heads, lanes = config.linear_value_heads, padded_lanes(config.linear_value_heads)
         self._lanes = lanes
         hidden, device = config.hidden_size, weights["in_proj_b"].device
@@ -99,7 +103,8 @@ class DeltaNet:
         z = y[:, : self._c.value_width]
         windows = block_windows(y[:, self._c.value_width :], plan, state.rows)
         terms = self._terms(windows)
-        mixed = self._outputs(terms, plan.blocks, state.matrix)
+        with self._threads.one():
+            mixed = self._outputs(terms, plan.blocks, state.matrix)
         rows = _rows_of_blocks(mixed, plan.blocks, x.shape[0])
         normed = rms_norm(rows, self._out_gamma, self._out_eps).reshape(x.shape[0], -1)
         return self._out(normed.mul_(silu(z)))

@@ -8,6 +8,9 @@ has no barriers and reads weights nearly as fast. Wide passes, prefill above all
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 NARROW_ROWS = 16
@@ -24,7 +27,19 @@ class Threads:
         """Called before the work of a pass of ``rows`` rows."""
         if self._wide is None:
             return
-        wanted = 1 if rows <= NARROW_ROWS else self._wide
+        self._set(1 if rows <= NARROW_ROWS else self._wide)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One thread for a run of products too small to share, then what was before."""
+        before = self._now
+        if self._wide is not None:
+            self._set(1)
+        yield
+        if before is not None:
+            self._set(before)
+
+    def _set(self, wanted: int) -> None:
         if wanted != self._now:
             torch.set_num_threads(wanted)
             self._now = wanted
