@@ -1,7 +1,8 @@
-"""`qualify engines list|show|command`."""
+"""`qualify engines list|show|command|build`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from qualify.errors import ExitCode, UsageError
 
 @click.group()
 def command() -> None:
-    """List engines, show one, print its start command."""
+    """List engines, show one, print its start command, build its image."""
 
 
 @command.command("list")
@@ -121,6 +122,45 @@ def command_(
     else:
         click.echo(command_line(resolved))
     return ExitCode.QUALIFIED
+
+
+@command.command()
+@click.argument("name")
+@click.option("--build-arg", "args", multiple=True, metavar="NAME=VALUE", help="An ARG of it.")
+@click.option(
+    "--wheels",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder of wheels for a build without a network.",
+)
+@click.option("--tag", help="Another name than the definition's.")
+@json_option
+def build(
+    name: str, args: tuple[str, ...], wheels: Path | None, tag: str | None, as_json: bool
+) -> int:
+    """Build an engine's image with its Dockerfile."""
+    from qualify.engines.docker_build import build_image
+    from qualify.engines.spec import load_engine
+
+    given = dict(map(_build_argument, args))
+    built = build_image(
+        load_engine(name),
+        args=given,
+        wheels=wheels,
+        tag=tag,
+        tell=lambda line: click.echo(line, err=True),
+    )
+    if as_json:
+        print_json({"id": built})
+    else:
+        click.echo(built)
+    return ExitCode.QUALIFIED
+
+
+def _build_argument(word: str) -> tuple[str, str]:
+    name, equals, text = word.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--build-arg {word} is not NAME=VALUE.", "Write --build-arg BASE=IMAGE.")
+    return name, text
 
 
 def _argument(word: str) -> tuple[str, Any]:

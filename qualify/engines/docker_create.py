@@ -103,5 +103,5 @@ def _gpus(types: Any, gpus: str | int | tuple[str, ...] | None) -> list[Any] | N
         return None
     if isinstance(gpus, tuple):
         return [types.DeviceRequest(device_ids=list(gpus), capabilities=[["gpu"]])]
-    count = ALL_GPUS if gpus == "all" else int(gpus)
+    count = ALL_GPUS if gpus == "all" else int(gpus)  # `available` was decided before
     return [types.DeviceRequest(count=count, capabilities=[["gpu"]])]

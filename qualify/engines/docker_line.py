@@ -11,6 +11,7 @@ from qualify.engines.nouns import Additions
 from qualify.engines.template import flags_of
 
 HOST_GROUP = "host:"
+AVAILABLE = "available"
 WIDTH = 96
 
 
@@ -83,7 +84,8 @@ def setting_flags(settings: ContainerSettings) -> list[tuple[str, ...]]:
             flags.append(("--group-add", group))
     if settings.gpus is not None:
         ids = settings.gpus if isinstance(settings.gpus, tuple) else None
-        flags.append(("--gpus", f"'\"device={','.join(ids)}\"'" if ids else str(settings.gpus)))
+        all_ = "all" if settings.gpus == AVAILABLE else str(settings.gpus)
+        flags.append(("--gpus", f"'\"device={','.join(ids)}\"'" if ids else all_))
     if settings.ipc:
         flags.append((f"--ipc={settings.ipc}",))
     if settings.shm_bytes is not None:
@@ -118,6 +120,8 @@ def _differences(plan: ContainerPlan, added: Additions, port: int) -> list[str]:
         said.append(
             f"qualify publishes on 127.0.0.1 only: -p 127.0.0.1:{port}:{plan.container_port}"
         )
+    if plan.settings.gpus == AVAILABLE:
+        said.append("qualify asks for GPUs only where the Docker Engine can give NVIDIA's")
     for name in plan.settings.optional_ulimits:
         said.append(f"qualify starts without --ulimit {name} where the host refuses it")
     return said

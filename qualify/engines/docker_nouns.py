@@ -38,7 +38,6 @@ class BuildRecipe:
     dockerfile: str
     include: tuple[str, ...]
     args: dict[str, str]
-    requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ContainerSettings:
     network: str  # host | bridge
     devices: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # host:NAME = the host's id of that group
-    gpus: str | int | tuple[str, ...] | None = None  # all, a count, or device ids
+    gpus: str | int | tuple[str, ...] | None = None  # all, available, a count, or ids
     ipc: str | None = None
     shm_bytes: int | None = None
     memory_bytes: int | None = None

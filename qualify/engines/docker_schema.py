@@ -17,7 +17,6 @@ class BuildYaml(Strict):
     dockerfile: str = "Dockerfile"  # beside the engine.yaml, as is everything in include
     include: list[str] = Field(default_factory=list)
     args: dict[str, str] = Field(default_factory=dict)
-    requirements: list[str] = Field(default_factory=list)  # wheels that --wheels must hold
 
 
 class ByHandYaml(Strict):
@@ -44,7 +43,7 @@ class DockerYaml(Strict):
     volumes: list[str] = Field(default_factory=list)
     devices: list[str] = Field(default_factory=list)
     groups: list[str] = Field(default_factory=list)  # host:NAME = the host's id of that group
-    gpus: Literal["all"] | int | list[str] | None = None
+    gpus: Literal["all", "available"] | int | list[str] | None = None
     ipc: str | None = None
     shm: str | None = Field(default=None, pattern=r"^[0-9]+[bkmg]?$")
     memory: str | None = Field(default=None, pattern=r"^[0-9]+[bkmg]?$")

@@ -20,7 +20,6 @@ def docker_launch(y: DockerYaml) -> DockerLaunch:
             y.build.dockerfile,
             tuple(y.build.include),
             dict(y.build.args),
-            tuple(y.build.requirements),
         )
         if y.build is not None
         else None,

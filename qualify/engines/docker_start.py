@@ -9,6 +9,7 @@ from typing import Any
 from qualify.engines.docker_client import connect, docker_host, docker_py, reason
 from qualify.engines.docker_create import create_arguments
 from qualify.engines.docker_errors import explain, refused_ulimits
+from qualify.engines.docker_gpus import with_gpus
 from qualify.engines.docker_image import LocalImage
 from qualify.engines.docker_where import DockerHost, check_host, groups_of
 from qualify.engines.owned import Owned, new_owned
@@ -46,6 +47,7 @@ def start_container(
     owned = new_owned(launch_id)
     client = connect()
     try:
+        plan, notes = with_gpus(client, plan)
         left_out: frozenset[str] = frozenset()
         while True:
             arguments = create_arguments(
@@ -67,7 +69,7 @@ def start_container(
             if not again:
                 raise explain(said, plan, resolved.engine, port)
             left_out |= again
-        notes = tuple(
+        notes += tuple(
             f"started without --ulimit {name}: this host refuses it" for name in sorted(left_out)
         )
         return _seen(client, owned, image, arguments["name"], port, notes, host.ssh is None)

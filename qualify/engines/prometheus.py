@@ -46,3 +46,18 @@ def parse_counters(text: str) -> dict[str, float]:
         if math.isfinite(value):
             sums[name] = sums.get(name, 0.0) + value
     return sums
+
+
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+def sample_labels(text: str, name: str) -> dict[str, str]:
+    """Labels of the first sample called `name`, unescaped; empty when there is none."""
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match is not None and match["name"] == name:
+            return {
+                key: value.replace(r"\n", "\n").replace(r"\"", '"').replace(r"\\", "\\")
+                for key, value in _LABEL.findall(match["labels"] or "")
+            }
+    return {}

@@ -79,6 +79,39 @@ def from_vllm(metrics: Mapping[str, Any]) -> Speculation | None:
     )
 
 
+_POCKETLLM_PHASES = {
+    "prefill": "prefill_seconds",
+    "priming": "mtp_prefill_seconds",
+    "draft": "mtp_draft_seconds",
+    "verify": "mtp_verify_seconds",
+    "replay": "mtp_replay_seconds",
+}
+
+
+def from_pocketllm(said: Mapping[str, Any]) -> Speculation | None:
+    """PocketLLM's result line; its names keep `mtp_` for every drafter, and its P is real.
+
+    None when it counts no verify steps. T is not reported: a tail shorter than a block is
+    decoded plainly and counted nowhere, so it stays None.
+    """
+    verify = integer(said.get("mtp_verify_count"))
+    if verify is None:
+        return None
+    return Speculation(
+        source="pocketllm result line",
+        V=verify,
+        P=integer(said.get("mtp_proposed_drafts")),
+        C=integer(said.get("mtp_correct_drafts")),
+        N0=1,
+        derived=("N0",),  # prefill gives the first token
+        phases_s={
+            phase: float(said[name])
+            for phase, name in _POCKETLLM_PHASES.items()
+            if isinstance(said.get(name), int | float)
+        },
+    )
+
+
 def from_llamacpp(
     timings: Mapping[str, Any],
     *,
