@@ -44,12 +44,18 @@ def check_rows(
         f"to decode rows (largest logit difference {worst:.3g}); "
         f"attention over {ATTENTION_WIDTH} rows {'equal' if wide else 'NOT equal'}"
     )
-    rows = 0 if prefill_exact else BLOCK
+    # Passes of decode's shape repair prefill only where decode rows agree among themselves.
+    rows = BLOCK if decode_exact and not prefill_exact else 0
     return Invariance(decode_exact, prefill_exact, quantum, rows, detail)
 
 
 def wide_attention_is_exact(config: ModelConfig, device: torch.device) -> bool:
-    """Whether attention rows over a long cache are the same in windows of every size."""
+    """Whether attention rows over a long cache are the same in windows of every size.
+
+    On CUDA there is one size only (``layers/attention.py``).
+    """
+    if device.type != "cpu":
+        return True
     generator = torch.Generator().manual_seed(2)
     shape = (1, config.num_key_value_heads, ATTENTION_WIDTH, config.head_dim)
     keys, values = (torch.randn(shape, generator=generator).to(device) for _ in range(2))

@@ -64,8 +64,11 @@ class Attention:
         self._group = self._heads // self._kv_heads
         self._eps = config.rms_norm_eps
         self._rope = rope
-        # Rows of one product are window * group.
+        # Rows of one product are window * group; on CUDA the window is always a whole KV block, as
+        # kernels are picked by the number of rows there.
         self._window = ROW_MULTIPLE // math.gcd(ROW_MULTIPLE, self._group)
+        if weights["q_proj"].device.type != "cpu":
+            self._window = KV_BLOCK
         paired = weights["q_proj"].view(self._heads, 2, self._dim, config.hidden_size)
         query, gate = (paired[:, i].reshape(-1, config.hidden_size) for i in (0, 1))
         fused = torch.cat((query, weights["k_proj"], weights["v_proj"], gate))

@@ -32,7 +32,7 @@ from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import exp, padded_lanes, silu, softplus
 from specdec.layers.threads import Threads
 from specdec.layers.windows import block_windows
-from specdec.plan import BLOCK, BlockPlan, Pass
+from specdec.plan import BLOCK, BlockJob, BlockPlan, Pass
 from specdec.state import DeltaState
 
 L2_EPS = 1e-6
@@ -102,12 +102,25 @@ class DeltaNet:
         y = self._project(x)
         z = y[:, : self._c.value_width]
         windows = block_windows(y[:, self._c.value_width :], plan, state.rows)
-        terms = self._terms(windows)
-        with self._threads.one():
-            mixed = self._outputs(terms, plan.blocks, state.matrix)
+        mixed = self._mixed(windows, plan.blocks, state.matrix)
         rows = _rows_of_blocks(mixed, plan.blocks, x.shape[0])
         normed = rms_norm(rows, self._out_gamma, self._out_eps).reshape(x.shape[0], -1)
         return self._out(normed.mul_(silu(z)))
+
+    def _mixed(self, windows: Tensor, plan: BlockPlan, matrix: Tensor) -> Tensor:
+        """o of every job's eight rows, [J, H, 8, value dim]; stores the states at block edges.
+
+        On CUDA a batched product picks its kernel by the batch's size, so each job goes alone.
+        """
+        if windows.device.type != "cpu":
+            alone = [
+                self._outputs(self._terms(windows[j : j + 1]), (job,), ((0, 1),), matrix)
+                for j, job in enumerate(plan.jobs)
+            ]
+            return torch.cat(alone)
+        terms = self._terms(windows)
+        with self._threads.one():
+            return self._outputs(terms, plan.jobs, plan.rounds, matrix)
 
     def _terms(self, windows: Tensor) -> BlockTerms:
         """``windows``: [J, taps + 8, width], raw rows of each block after those before it."""
@@ -151,28 +164,32 @@ class DeltaNet:
         torch.sub(parts[:, :, 1, -1:], parts[:, :, 1], out=parts[:, :, 3])
         return parts[:, :, 1:3], exp(parts), parts[:, :, 1]
 
-    def _outputs(self, terms: BlockTerms, plan: BlockPlan, matrix: Tensor) -> Tensor:
-        """o of every job's eight rows, [J, H, 8, value dim]; stores the state after each block
-        that a job completes."""
-        c, heads = self._c, self._c.linear_value_heads
-        jobs = len(plan.jobs)
+    def _outputs(
+        self,
+        terms: BlockTerms,
+        plan: tuple[BlockJob, ...],
+        rounds: tuple[tuple[int, int], ...],
+        matrix: Tensor,
+    ) -> Tensor:
+        """o of every job's eight rows; stores the state after each block that a job completes."""
+        c, heads, jobs = self._c, self._c.linear_value_heads, len(plan)
         read = torch.empty(jobs, heads, 2, BLOCK, c.linear_value_dim, device=matrix.device)
         delta = torch.empty(jobs, heads, BLOCK, c.linear_value_dim, device=matrix.device)
         qk = terms.qk.view(jobs, heads, 2 * BLOCK, -1)
         scale = terms.factors[:, :, 1:3].unsqueeze(-1)
         values = terms.values.view(jobs, heads, BLOCK, -1)
         solve = terms.solve.view(jobs, heads, BLOCK, BLOCK)
-        for start, stop in plan.rounds:
+        for start, stop in rounds:
             for j in range(start, stop):
-                job = plan.jobs[j]
+                job = plan[j]
                 torch.bmm(qk[j], matrix[job.slot, job.parity], out=read[j].flatten(1, 2))
             now = slice(start, stop)
             part = read[now].mul_(scale[now])
             rest = values[now] - part[:, :, 1]
             torch.bmm(solve[now].flatten(0, 1), rest.flatten(0, 1), out=delta[now].flatten(0, 1))
             for j in range(start, stop):
-                if plan.jobs[j].completes:
-                    job = plan.jobs[j]
+                job = plan[j]
+                if job.completes:
                     self._store(
                         matrix[job.slot, job.parity], matrix[job.slot, 1 - job.parity],
                         qk[j, :, BLOCK:], terms.factors[j], delta[j],
