@@ -49,7 +49,7 @@ dev: $(DEV)
 
 $(RUN):
 	PYTHON="$(PYTHON)" sh scripts/venv.sh $(VENV)
-	$(INSTALL) ".[llama-cpp]"
+	$(INSTALL) ".[engine,llama-cpp]"
 	@touch $@
 
 $(DEV):

@@ -13,7 +13,7 @@ from qualify.campaign.document import Document
 from qualify.campaign.evals import EVALS
 from qualify.campaign.faults import Path, did_you_mean
 
-CORPORA = ("corpora/code", "corpora/prose", "corpora/mixed", "corpora/copy")
+CORPORA = tuple(f"corpora/{name}" for name in ("code", "prose", "mixed", "copy", "recall"))
 GATES = (
     "tpot_regression_pct",
     "ttft_regression_pct",

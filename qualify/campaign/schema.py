@@ -45,7 +45,7 @@ class PromptsSpec(Strict):
     """tokens may be a list: one cell a shape. turns only with cache: session."""
 
     source: str
-    """corpora/code, corpora/prose, corpora/mixed, corpora/copy, a file, or dataset:NAME."""
+    """corpora/{code,prose,mixed,copy,recall}, a text file or folder, or dataset:NAME."""
     tokens: int | list[int]
     """Exact prompt length in tokens, or a list of them: one cell each."""
     count: int = Field(gt=0)

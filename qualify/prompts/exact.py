@@ -18,6 +18,7 @@ from qualify.prompts.fit import Fitted, fit
 from qualify.prompts.frames import Frame, copy_frame, plain_frame, template_frame
 from qualify.prompts.heads import Heads
 from qualify.prompts.prompt import Prompt, PromptSpec
+from qualify.prompts.recall import recall_frame, table
 from qualify.prompts.slices import Cut, Place, cut_slices
 from qualify.prompts.sources import open_source
 from qualify.prompts.tokens import Tokenizer
@@ -78,6 +79,8 @@ def cutter(spec: PromptSpec, loop: Ring, tokenizer: Tokenizer) -> Cut:
             frame = template_frame(tokenizer, spec.thinking)
         if spec.source == "corpora/copy":
             frame = copy_frame(frame, _opening(spec, loop, tokenizer, place))
+        if spec.source == "corpora/recall":
+            frame = recall_frame(frame, table(spec, index))
         return fit(
             frame,
             head,

@@ -16,7 +16,7 @@ class PromptSpec:
 
     campaign: str
     workload: str
-    source: str  # corpora/code | corpora/prose | corpora/mixed | corpora/copy | path | dataset:NAME
+    source: str  # corpora/{code,prose,mixed,copy,recall} | a path | dataset:NAME
     tokens: int  # N, exact
     count: int
     seed: int

@@ -11,23 +11,29 @@ from qualify.errors import UsageError
 from qualify.paths import corpora_dir
 from qualify.prompts.corpus import Corpus, Document, make_corpus
 
-BUNDLED = ("corpora/code", "corpora/prose", "corpora/mixed", "corpora/copy")
+BUNDLED = (
+    *("corpora/code", "corpora/prose"),
+    *("corpora/mixed", "corpora/copy", "corpora/recall"),
+)
 _MIXED_CHARS = 900
 _LIMIT_BYTES = 2 << 30
-_KINDS = "corpora/code, corpora/prose, corpora/mixed, corpora/copy, a path, or dataset:NAME"
+_KINDS = f"{', '.join(BUNDLED)}, a path, or dataset:NAME"
 
 
 def open_source(source: str, corpora_root: Path | None = None) -> Corpus:
     """The corpus that `source` names.
 
     corpora/code, corpora/prose: bundled. corpora/mixed: the two in alternating chunks.
-    corpora/copy: the texts of the copy workload (the same as mixed). PATH.jsonl: a user's
-    own prompts or conversations. Any other path: a text file, or a folder of them.
+    corpora/copy, corpora/recall: the texts of those workloads (copy: the same as mixed,
+    recall: the same as prose). PATH.jsonl: a user's own prompts or conversations. Any
+    other path: a text file, or a folder of them.
     dataset:NAME: through the optional `datasets` library. Raises UsageError with a remedy.
     """
     root = corpora_root or corpora_dir()
     if source in ("corpora/mixed", "corpora/copy"):
         return _mixed(source, _folder(str(root / "code")), _folder(str(root / "prose")))
+    if source == "corpora/recall":
+        return replace(_folder(str(root / "prose")), source=source)
     if source in BUNDLED:
         return replace(_folder(str(root / source.removeprefix("corpora/"))), source=source)
     if source.startswith("corpora/"):

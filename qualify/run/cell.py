@@ -136,10 +136,10 @@ def _bypasses(attempt: Attempt, cell: CellPlan) -> bool:
 def _check_fit(attempt: Attempt, cell: CellPlan) -> None:
     """What the running engine says of its size may be smaller than its definition's."""
     context = attempt.info.context_tokens
-    asked = cell.prompts.tokens + cell.sampling.output_tokens
-    if context is not None and asked > context:
+    longest = max(len(prompt.ids) for prompt in attempt.shelf.get(cell.prompts))
+    if context is not None and longest + cell.sampling.output_tokens > context:
         raise CellError(
-            f"{cell.prompts.tokens} + {cell.sampling.output_tokens} tokens do not fit the"
+            f"{longest} + {cell.sampling.output_tokens} tokens do not fit the"
             f" {context} that the running engine allows a request.",
             "Shorten the workload, or start the engine with a longer context.",
         )

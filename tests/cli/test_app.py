@@ -15,7 +15,7 @@ from qualify.errors import EngineError, ExitCode
 from qualify.paths import campaigns_dir, data_root
 
 HEAVY = ("pandas", "scipy", "matplotlib", "numpy", "httpx", "pydantic", "yaml", "rich", "torch")
-QUICKSTART = str(campaigns_dir() / "quickstart.yaml")
+LLAMA_CPP = str(campaigns_dir() / "llama-cpp.yaml")
 BAD = str(data_root() / "fixtures" / "bad-campaigns" / "unknown-key.yaml")
 
 
@@ -68,9 +68,9 @@ def test_a_wrong_campaign_can_be_told_to_a_machine(capsys: pytest.CaptureFixture
 
 
 def test_a_good_campaign_is_said_to_be_good(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["campaign", "check", QUICKSTART]) == 0
+    assert run(["campaign", "check", LLAMA_CPP]) == 0
     assert "can be planned" in capsys.readouterr().out
-    assert run(["campaign", "check", QUICKSTART, "--json"]) == 0
+    assert run(["campaign", "check", LLAMA_CPP, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
 
 
@@ -86,7 +86,7 @@ def test_an_error_of_an_engine_ends_with_3_and_a_remedy(
         raise EngineError("The engine is gone.", "Start it again.")
 
     monkeypatch.setattr("qualify.cli.prepare.prepare", broken)
-    assert run(["plan", QUICKSTART]) == ExitCode.ENGINE_FAILED
+    assert run(["plan", LLAMA_CPP]) == ExitCode.ENGINE_FAILED
     assert capsys.readouterr().err == "The engine is gone.\n  Start it again.\n"
 
 
@@ -97,13 +97,13 @@ def test_a_fault_of_our_own_shows_its_traceback_only_with_debug(
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("qualify.cli.prepare.prepare", broken)
-    assert run(["plan", QUICKSTART]) == ExitCode.INTERNAL
+    assert run(["plan", LLAMA_CPP]) == ExitCode.INTERNAL
     shown = capsys.readouterr().err
     assert "ZeroDivisionError: planted" in shown
     assert "--debug" in shown
     assert "Traceback" not in shown
     with pytest.raises(ZeroDivisionError):
-        run(["plan", QUICKSTART, "--debug"])
+        run(["plan", LLAMA_CPP, "--debug"])
 
 
 def test_ctrl_c_outside_of_a_run_ends_with_130(
@@ -113,7 +113,7 @@ def test_ctrl_c_outside_of_a_run_ends_with_130(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("qualify.cli.prepare.prepare", stopped)
-    assert run(["plan", QUICKSTART]) == ExitCode.INTERRUPTED
+    assert run(["plan", LLAMA_CPP]) == ExitCode.INTERRUPTED
     assert "Interrupted" in capsys.readouterr().err
 
 
@@ -133,7 +133,7 @@ def test_a_reader_that_leaves_early_gets_no_complaint() -> None:
 
 
 def test_a_filter_without_only_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", QUICKSTART, "mode=ngram"]) == ExitCode.USAGE
+    assert run(["plan", LLAMA_CPP, "mode=ngram"]) == ExitCode.USAGE
     assert "Filters follow --only" in capsys.readouterr().err
 
 
@@ -141,9 +141,9 @@ def test_two_modes_cannot_be_measured_on_one_attached_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = "http://127.0.0.1:9"
-    assert run(["plan", QUICKSTART, "--attach", url]) == ExitCode.USAGE
+    assert run(["plan", LLAMA_CPP, "--attach", url]) == ExitCode.USAGE
     assert "--only mode=" in capsys.readouterr().err
-    assert run(["plan", QUICKSTART, "--attach", url, "--only", "mode=ngram"]) == 0
+    assert run(["plan", LLAMA_CPP, "--attach", url, "--only", "mode=ngram"]) == 0
 
 
 def test_report_without_any_run_says_how_to_get_one(

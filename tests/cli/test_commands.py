@@ -22,14 +22,14 @@ from qualify.paths import campaigns_dir
 from qualify.planning.identity import digest_of_cell
 from qualify.records.codec import to_dict
 
-QUICKSTART = campaigns_dir() / "quickstart.yaml"
+LLAMA_CPP = campaigns_dir() / "llama-cpp.yaml"
 
 
 def test_a_plan_says_what_it_sends_and_how_long_it_takes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["plan", str(QUICKSTART)]) == 0
+    assert run(["plan", str(LLAMA_CPP)]) == 0
     shown = capsys.readouterr().out
     assert "prompt tokens to prefill" in shown
     assert "Time: about" in shown
@@ -39,7 +39,7 @@ def test_a_plan_says_what_it_sends_and_how_long_it_takes(
 def test_a_plan_for_machines_counts_the_same_tokens_as_its_cells(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["plan", str(QUICKSTART), "--json", "--only", "mode=ngram", "workload=copy"]) == 0
+    assert run(["plan", str(LLAMA_CPP), "--json", "--only", "mode=ngram", "workload=copy"]) == 0
     told = json.loads(capsys.readouterr().out)
     tokens = 0
     for launch in told["plan"]["launches"]:
@@ -51,14 +51,14 @@ def test_a_plan_for_machines_counts_the_same_tokens_as_its_cells(
 
 
 def test_a_plan_knows_its_corpora_and_its_checkpoint_before_anything_is_fetched() -> None:
-    identity = prepare(QUICKSTART).plan.identity
-    assert identity["checkpoint"] == prepare(QUICKSTART).engine.model.fetch.sha256  # type: ignore[union-attr]
+    identity = prepare(LLAMA_CPP).plan.identity
+    assert identity["checkpoint"] == prepare(LLAMA_CPP).engine.model.fetch.sha256  # type: ignore[union-attr]
     assert {k for k in identity if k.startswith("corpus:")} >= {"corpus:corpora/prose"}
 
 
 def _earlier_run(folder: Path) -> None:
-    """A run of the quickstart's plan whose first cell took 12.5 s at known rates."""
-    plan = prepare(QUICKSTART).plan
+    """A run of that plan whose first cell took 12.5 s at known rates."""
+    plan = prepare(LLAMA_CPP).plan
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(json.dumps(to_dict(plan)))
     launch = plan.launches[0]
@@ -87,7 +87,7 @@ def _earlier_run(folder: Path) -> None:
 
 def test_an_earlier_run_on_this_machine_decides_the_estimate(tmp_path: Path) -> None:
     _earlier_run(tmp_path / "reports" / "r1")
-    prepared = prepare(QUICKSTART)
+    prepared = prepare(LLAMA_CPP)
     launch = prepared.plan.launches[0]
     found = history(tmp_path / "reports", "llama-cpp")
     rates = found.rates[launch.side.name, launch.side.profile]

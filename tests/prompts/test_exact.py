@@ -15,7 +15,7 @@ from qualify.prompts.exact import build, check_distinct, ids_sha256
 from qualify.prompts.prompt import Prompt, PromptSpec
 from qualify.prompts.tokens import Tokenizer
 
-SOURCES = ("corpora/prose", "corpora/code", "corpora/mixed", "corpora/copy")
+SOURCES = tuple(f"corpora/{name}" for name in ("prose", "code", "mixed", "copy", "recall"))
 SHAPES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 64, 255, 256, 1000, 1024, 4097)
 
 
@@ -189,6 +189,21 @@ def test_a_copy_prompt_ends_with_the_first_part_of_its_own_document(words: Token
         assert original.startswith(again)
         assert len(original) > 1.5 * len(again)
         assert prompt.klass == "natural"
+
+
+def test_a_recall_prompt_states_its_codes_far_before_it_asks_for_them(words: Tokenizer) -> None:
+    tables = set()
+    for prompt in build(spec(source="corpora/recall", tokens=1024, count=6), words):
+        listed = prompt.text.partition("The codes:\n")[2].partition("\n\n")[0].splitlines()
+        asked = prompt.text.rpartition("in the same order:\n")[2]
+        assert len(listed) == 10
+        assert listed[0].partition(":")[0] + ":" == asked
+        codes = [line.partition(": ")[2] for line in listed]
+        assert len(set(codes)) == 10
+        assert all(prompt.text.count(code) == 1 for code in codes)
+        assert prompt.klass == "natural"
+        tables.add(tuple(codes))
+    assert len(tables) == 6
 
 
 def test_a_tokenizer_that_changes_the_text_is_still_counted_exactly(lossy: Tokenizer) -> None:

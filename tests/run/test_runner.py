@@ -214,6 +214,13 @@ def test_a_prompt_that_the_running_engine_cannot_hold_fails_its_cell_before_it_i
     assert not [r for r in run.records if r.cell == "long@300/c1"]
 
 
+def test_the_last_turn_of_a_session_must_fit_too(tmp_path: Path) -> None:
+    cells = [cell("chat", cache="session", turns=3, count=1, tokens=100, warmup=0)]
+    drive(tmp_path / "run", plan(cells), engine(tmp_path, "--context", "280"))
+    (end,) = load_run(tmp_path / "run").cells
+    assert "300 + 8 tokens do not fit the 280" in str(end.reason)
+
+
 def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path: Path) -> None:
     drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
     with pytest.raises(UsageError, match="already holds a run"):
