@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from recompute_cells import figures
-from recompute_pairs import pair_figures, self_figures
+from recompute_pairs import correct, pair_figures, self_figures, t_point
 from recompute_records import Data
 
 TOLERANCE = 1e-6  # relative; summary.json keeps 9 significant digits
@@ -46,15 +46,10 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         sides.append(figures(requests, data.drafts(launches[0]["side"]["mode"])))
     own = [self_figures(data, e["cell"], DEFAULT_MARGIN) for e in told["self_pairs"]]
     names = [(e["side"], e["reference"], e["cell"]) for e in told["pairs"]]
-    margin = DEFAULT_MARGIN
-    if len({x["round"] for x in data.launches() if x["purpose"] == "measure"}) < 3:
-        first = [pair_figures(data, *name, margin) for name in names]
-        seen = [abs(math.log(e["decode"]["ratio"])) for e in own if e["decode"]]
-        seen += [
-            math.log(e["decode"]["ratio"]) for e in first if e["decode"] and e["proposed"] == 0
-        ]
-        margin = max([margin, *(math.expm1(x) for x in seen)])
+    first = [pair_figures(data, *name, DEFAULT_MARGIN) for name in names]
+    margin = margin_of(data, own, list(zip(names, first, strict=True)))
     pairs = [pair_figures(data, *name, margin) for name in names]
+    correct(pairs, margin)
     planned = [(launch["id"], cell["id"]) for launch in data.launches() for cell in launch["cells"]]
     return {
         "margin": {"value": margin},
@@ -64,6 +59,30 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         "pairs": pairs,
         "places": len(planned),
     }
+
+
+def margin_of(
+    data: Data, own: list[dict[str, Any]], pairs: list[tuple[tuple[str, ...], dict[str, Any]]]
+) -> float:
+    """What equal work differed by: see docs/summary.md, "Pairs"."""
+    told = {x["side"]["name"]: x["side"] for x in data.launches()}
+    same = {
+        name: [side[k] for k in ("mode", "profile", "args", "env")] for name, side in told.items()
+    }
+    alike = [e for (a, b, _), e in pairs if a != b and same[a] == same[b] and e["decode"]]
+    rounds = len({x["round"] for x in data.launches() if x["purpose"] == "measure"})
+    if rounds >= 3:
+        enough = [e for e in alike if len(e["round_ratios"]) >= 3]
+        if not enough:
+            return DEFAULT_MARGIN
+        squares = [math.log(r) ** 2 for e in enough for r in e["round_ratios"].values()]
+        least = min(len(e["round_ratios"]) for e in enough)
+        reach = t_point(least) * math.sqrt(sum(squares) / len(squares) / least)
+        return max(math.expm1(reach), 0.01)
+    seen = [abs(math.log(e["decode"]["ratio"])) for e in own if e["decode"]]
+    seen += [abs(math.log(e["decode"]["ratio"])) for e in alike]
+    seen += [math.log(e["decode"]["ratio"]) for _, e in pairs if e["decode"] and e["proposed"] == 0]
+    return max([DEFAULT_MARGIN, *(math.expm1(x) for x in seen)])
 
 
 def differences(ours: Any, told: Any, where: str = "") -> tuple[int, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import cache
 from statistics import mean
 from typing import Any
 
@@ -14,24 +15,41 @@ SAME = ("temperature", "top_p", "top_k", "seed", "ignore_eos", "output_tokens", 
         "template_sha256", "thinking")  # fmt: skip
 
 
+def inside(t: float, df: int) -> float:
+    """P(|T| < t) of Student's t, by Simpson's rule over the angle atan(t / sqrt(df))."""
+    top, pieces = math.atan(t / math.sqrt(df)), 2000
+    width = top / pieces
+    total = sum(
+        (1 if i in (0, pieces) else 4 if i % 2 else 2) * math.cos(i * width) ** (df - 1)
+        for i in range(pieces + 1)
+    )
+    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
+    return scale * 2 * total * width / 3
+
+
+@cache
 def t_point(df: int) -> float:
     """Two-sided 95% point of Student's t, by bisection on its distribution function."""
-
-    def inside(t: float) -> float:  # P(|T| < t), by Simpson's rule over the angle atan(t/sqrt(df))
-        top, pieces = math.atan(t / math.sqrt(df)), 2000
-        width = top / pieces
-        total = sum(
-            (1 if i in (0, pieces) else 4 if i % 2 else 2) * math.cos(i * width) ** (df - 1)
-            for i in range(pieces + 1)
-        )
-        scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
-        return 2 * scale * total * width / 3
-
     low, high = 0.0, 20.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if inside(middle) < 0.95 else (low, middle)
+        low, high = (middle, high) if inside(middle, df) < 0.95 else (low, middle)
     return low
+
+
+def above(t: float, df: int) -> float:
+    """P(T > t), by Simpson's rule over the angle beyond it: exact far out in the tail too."""
+    if t < 0:
+        return 1 - above(-t, df)
+    start, pieces = math.atan(t / math.sqrt(df)), 2000
+    width = (math.pi / 2 - start) / pieces
+    # Close to a right angle the cosine is the sine of what is left.
+    total = sum(
+        (1 if i in (0, pieces) else 4 if i % 2 else 2) * math.sin(i * width) ** (df - 1)
+        for i in range(pieces + 1)
+    )
+    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
+    return scale * total * width / 3
 
 
 def finding(rounds: dict[int, dict[Any, float]], margin: float) -> dict[str, Any] | None:
@@ -42,21 +60,43 @@ def finding(rounds: dict[int, dict[Any, float]], margin: float) -> dict[str, Any
     keys = list(dict.fromkeys(k for v in rounds.values() for k in v))
     prompts = [mean(v[k] for v in rounds.values() if k in v) for k in keys]
     sample = means if len(means) >= 3 else prompts
-    found: dict[str, Any] = {"ratio": math.exp(centre), "n": len(sample)}
+    found: dict[str, Any] = {"ratio": math.exp(centre), "n": len(sample), "p": None}
     if len(sample) < 2:
         return {**found, "low": None, "high": None, "outcome": "not enough data"}
     around = mean(sample)
     deviation = math.sqrt(sum((x - around) ** 2 for x in sample) / (len(sample) - 1))
-    half = t_point(len(sample) - 1) * deviation / math.sqrt(len(sample))
-    low, high = centre - half, centre + half
-    outcome = "not enough data"
-    if centre > edge and low > 0:
-        outcome = "ahead"
-    elif centre < -edge and high < 0:
-        outcome = "behind"
-    elif low >= -edge and high <= edge:
-        outcome = "tied"
-    return {**found, "low": math.exp(low), "high": math.exp(high), "outcome": outcome}
+    error, df = deviation / math.sqrt(len(sample)), len(sample) - 1
+    if error > 0:
+        found["p"] = min(
+            1.0, above((abs(centre) - edge) / error, df) + above((abs(centre) + edge) / error, df)
+        )
+    else:
+        found["p"] = 0.0 if abs(centre) > edge else 1.0
+    half = t_point(df) * error
+    found |= {"low": math.exp(centre - half), "high": math.exp(centre + half)}
+    return {**found, "outcome": word(found, found["p"], edge)}
+
+
+def word(found: dict[str, Any], p: float, edge: float) -> str:
+    centre = math.log(found["ratio"])
+    if p <= 0.05 and abs(centre) > edge:
+        return "ahead" if centre > 0 else "behind"
+    inside_margin = -edge <= math.log(found["low"]) and math.log(found["high"]) <= edge
+    return "tied" if inside_margin else "not enough data"
+
+
+def correct(pairs: list[dict[str, Any]], margin: float) -> None:
+    """Holm over all comparisons: the k-th smallest p counts (m - k + 1) times, in order."""
+    for kind in ("decode", "wall"):
+        claims = [p[kind] for p in pairs if p[kind] and p[kind]["p"] is not None]
+        for f in claims:
+            smaller = [g for g in claims if g["p"] <= f["p"]]
+            f["p_holm"] = max(
+                min(1.0, g["p"] * sum(h["p"] >= g["p"] for h in claims)) for g in smaller
+            )
+            f["family"] = len(claims)
+        for f in claims:
+            f["outcome"] = word(f, f["p_holm"], math.log1p(margin))
 
 
 def compared(
@@ -109,6 +149,7 @@ def compared(
         "cycle_factor": centre("cycle", whole),
         "tokens_factor": centre("tokens", whole),
         "break_even": even,
+        "round_ratios": {str(n): math.exp(mean(v.values())) for n, v in kinds["decode"].items()},
         "proposed": (integers([a for _, a, _ in usable]) or {}).get("P"),
     }
 

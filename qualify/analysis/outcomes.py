@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from qualify.analysis.stats import mean, t_interval
+from qualify.analysis.stats import mean, standard_error, t_interval, t_tail
 
 LEAST_ROUNDS = 3  # below this, launches are too few for an interval across them
 UNQUALIFIED_ROUNDS = 5  # from here on a claim needs no reservation
+LEVEL = 0.05  # how often "ahead" or "behind" may be said of what is neither
 WITHIN = "within these launches only"
 FEW = "across launches, few rounds"
 ACROSS = "across launches"
@@ -23,6 +24,10 @@ class Finding:
     within these launches only) or "one" (a single comparison: a direction, no interval).
     n is how many values the interval stands on. margin is the relative difference under
     which two sides count as tied. direction is the point estimate's, whatever the outcome.
+
+    p: how often a true difference as large as the margin would look at least this large, in
+    either direction; None without an interval. p_holm: the same after Holm's correction over
+    the `family` comparisons of one report. Both decide together with the interval.
     """
 
     ratio: float
@@ -34,6 +39,9 @@ class Finding:
     margin: float
     outcome: str
     direction: str
+    p: float | None = None
+    p_holm: float | None = None
+    family: int = 1
 
 
 # round -> prompt key -> log of (reference / side), above 0 where the side is faster
@@ -43,36 +51,61 @@ LogRatios = Mapping[int, Mapping[tuple[str, int], float]]
 def judge(values: LogRatios, margin: float) -> Finding | None:
     """None for no values. Within a round the mean over prompts, across rounds a t interval
     (df = rounds - 1); with fewer than 3 rounds an interval over prompts instead."""
-    means = [
-        m for by_prompt in values.values() if (m := mean(list(by_prompt.values()))) is not None
-    ]
+    means = round_means(values)
     centre = mean(means)
     if centre is None:
         return None
-    rounds = len(means)
-    if rounds >= LEAST_ROUNDS:
-        interval, basis, n = t_interval(means), "rounds", rounds
-        scope = ACROSS if rounds >= UNQUALIFIED_ROUNDS else FEW
+    if len(means) >= LEAST_ROUNDS:
+        sample, basis = means, "rounds"
+        scope = ACROSS if len(means) >= UNQUALIFIED_ROUNDS else FEW
     else:
-        prompts = _over_rounds(values)
-        interval, n, scope = t_interval(prompts), len(prompts), WITHIN
-        basis = "prompts" if interval is not None else "one"
-        if interval is not None:
-            # Prompts may be missing in one round: keep the interval around the estimate.
-            shift = centre - (interval[0] + interval[1]) / 2
-            interval = interval[0] + shift, interval[1] + shift
+        sample, scope = _over_rounds(values), WITHIN
+        basis = "prompts" if len(sample) > 1 else "one"
+    interval = t_interval(sample)
+    if interval is not None:
+        # Prompts may be missing in one round: keep the interval around the estimate.
+        shift = centre - (interval[0] + interval[1]) / 2
+        interval = interval[0] + shift, interval[1] + shift
+    edge = math.log1p(margin)
+    p = _p_value(centre, sample, edge)
     low, high = interval if interval is not None else (None, None)
     return Finding(
         ratio=math.exp(centre),
         low=None if low is None else math.exp(low),
         high=None if high is None else math.exp(high),
         basis=basis,
-        n=n,
+        n=len(sample),
         scope=scope,
         margin=margin,
-        outcome=_outcome(centre, interval, math.log1p(margin)),
-        direction=_direction(centre, math.log1p(margin)),
+        outcome=_outcome(centre, interval, edge, p),
+        direction=_direction(centre, edge),
+        p=p,
+        p_holm=p,
     )
+
+
+def holm(findings: Sequence[Finding | None]) -> list[Finding | None]:
+    """The findings of one report, judged again so that all of them together call a difference
+    that is none in at most 5% of reports (Holm 1979). A tie claims no difference and needs
+    no correction; what has no interval makes no claim and is not counted."""
+    known = sorted((f.p, i) for i, f in enumerate(findings) if f is not None and f.p is not None)
+    judged = list(findings)
+    reached = 0.0
+    for rank, (p, i) in enumerate(known):
+        reached = max(reached, min(1.0, p * (len(known) - rank)))
+        found = findings[i]
+        assert found is not None
+        centre, edge = math.log(found.ratio), math.log1p(found.margin)
+        assert found.low is not None
+        assert found.high is not None
+        interval = math.log(found.low), math.log(found.high)
+        judged[i] = replace(
+            found,
+            p_holm=reached,
+            family=len(known),
+            outcome=_outcome(centre, interval, edge, reached),
+        )
+    return judged
 
 
 def round_means(values: LogRatios) -> list[float]:
@@ -87,17 +120,32 @@ def _over_rounds(values: LogRatios) -> list[float]:
     return [m for m in found if m is not None]
 
 
-def _outcome(centre: float, interval: tuple[float, float] | None, edge: float) -> str:
-    """Ahead or behind: beyond the margin, and the interval excludes no difference. Tied: the
-    whole interval lies within the margin. Anything else is not enough data."""
-    if interval is None:
+def _p_value(centre: float, sample: Sequence[float], edge: float) -> float | None:
+    """P of so large an estimate, either way, where the truth lies at the margin.
+
+    With the margin at 0 this is the usual two-sided p of a t test; it never is less, so that
+    p <= 5% also means that the 95% interval excludes no difference.
+    """
+    error = standard_error(sample)
+    if error is None:
+        return None
+    if error == 0:
+        return 0.0 if abs(centre) > edge else 1.0
+    df = len(sample) - 1
+    far = abs(centre)
+    return min(1.0, t_tail((far - edge) / error, df) + t_tail((far + edge) / error, df))
+
+
+def _outcome(
+    centre: float, interval: tuple[float, float] | None, edge: float, p: float | None
+) -> str:
+    """Ahead or behind: what counts as a tie would rarely look so different (p <= 5%).
+    Tied: the whole 95% interval lies within the margin. Anything else is not enough data."""
+    if interval is None or p is None:
         return "not enough data"
-    low, high = interval
-    if centre > edge and low > 0:
-        return "ahead"
-    if centre < -edge and high < 0:
-        return "behind"
-    if -edge <= low and high <= edge:
+    if p <= LEVEL and abs(centre) > edge:
+        return "ahead" if centre > 0 else "behind"
+    if -edge <= interval[0] and interval[1] <= edge:
         return "tied"
     return "not enough data"
 

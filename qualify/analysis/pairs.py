@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from qualify.analysis.outcomes import Finding, LogRatios, judge, round_means
+from qualify.analysis.outcomes import Finding, LogRatios, holm, judge, round_means
 from qualify.analysis.speculation import (
     Steps,
     break_even_accept_length,
@@ -84,6 +84,13 @@ def all_pairs(run: Run, margin: float) -> list[PairResult]:
             if cell in theirs:
                 results.append(_pair(run, (side, reference), ours[cell], theirs[cell], margin))
     return results
+
+
+def corrected(pairs: Sequence[PairResult]) -> list[PairResult]:
+    """The pairs of one report with Holm's correction over all of them, once for decode and
+    once for the whole answer: each is a family of claims of its own."""
+    decode, wall = holm([p.decode for p in pairs]), holm([p.wall for p in pairs])
+    return [replace(p, decode=d, wall=w) for p, d, w in zip(pairs, decode, wall, strict=True)]
 
 
 def self_pairs(run: Run, margin: float) -> list[PairResult]:

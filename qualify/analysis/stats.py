@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 QUANTILES = (0.9, 0.95, 0.99)
 CONFIDENCE = 0.95
@@ -57,19 +58,34 @@ def mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95% t interval of a mean, df = n - 1; None with fewer than two values."""
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of a mean, from the sample's own spread; None with fewer than two values."""
     n = len(values)
     if n < 2:
         return None
     centre = math.fsum(values) / n
-    spread = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1))
-    half = t_quantile(n - 1) * spread / math.sqrt(n)
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1) / n)
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% t interval of a mean, df = n - 1; None with fewer than two values."""
+    error = standard_error(values)
+    if error is None:
+        return None
+    centre, half = math.fsum(values) / len(values), t_quantile(len(values) - 1) * error
     return centre - half, centre + half
 
 
+@lru_cache(maxsize=256)
 def t_quantile(df: int) -> float:
     """The two-sided 95% point of Student's t with df degrees of freedom."""
     from scipy.special import stdtrit  # on use: scipy is slow to import
 
     return float(stdtrit(df, 0.5 + CONFIDENCE / 2))
+
+
+def t_tail(t: float, df: int) -> float:
+    """P(T > t) of Student's t with df degrees of freedom."""
+    from scipy.special import stdtr
+
+    return float(stdtr(df, -t))

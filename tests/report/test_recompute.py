@@ -35,7 +35,12 @@ def noisy(rounds: int) -> Run:
     rng = random.Random(rounds)
     ngram = Mode("ngram", 11.0, 4, lambda w, p, s: (s + p) % 4 if w == "copy" else 0)
     return Maker(
-        sides={"target-only": target(), "ngram": ngram, "mtp": drafting(right=[1, 2, 0, 3])},
+        sides={
+            "target-only": target(),
+            "ngram": ngram,
+            "mtp": drafting(right=[1, 2, 0, 3]),
+            "target-two": target(),
+        },
         works=(Work("prose", (256, 1024), 12, (1, 2)), Work("copy", (512,), 3)),
         rounds=rounds,
         clock_noise=lambda *_: rng.uniform(0.9, 1.1),
