@@ -211,4 +211,4 @@ def test_a_local_profile_never_takes_the_public_image_for_its_own() -> None:
 
 def test_a_profile_refuses_a_mode_that_it_was_not_made_for() -> None:
     with pytest.raises(UsageError, match="is not for mode mtp"):
-        resolve(load_engine("sglang-xpu"), "mtp", "native-256k")
+        resolve(load_engine("sglang-xpu"), "mtp", "1m-dflash2")
