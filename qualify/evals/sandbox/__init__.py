@@ -1,0 +1,1 @@
+"""Where model-written code runs: a fresh, unprivileged sandbox for each program."""
