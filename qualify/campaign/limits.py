@@ -82,8 +82,7 @@ def _fit(
             cell.path,
             f"input + output is {sum_shown} tokens, above the context of {context:,} "
             f"(profile {name})",
-            f"Write shapes of at most {max(context - cell.output, 0)} prompt tokens (the last "
-            "turn's, in a session), or take a profile with more context.",
+            f"{_shorter(context - cell.output)}, or take a profile with more context.",
         )
     elif pool is not None and cell.concurrency * each > pool:
         fits = pool // each
@@ -107,6 +106,12 @@ def _fit(
             f"{document.file}:{document.line(cell.path)}: concurrency {cell.concurrency} is above "
             f"what profile {name} was validated for, which is {tried}."
         )
+
+
+def _shorter(room: int) -> str:
+    if room < 1:
+        return "Write a smaller `output_tokens`"
+    return f"Write shapes of at most {room} prompt tokens (the last turn's, in a session)"
 
 
 def _mode_names(document: Document) -> Iterator[tuple[Path, str]]:

@@ -11,6 +11,7 @@ from qualify.campaign.checks import NOT_BUILT, as_written
 from qualify.campaign.document import Document, read_document
 from qualify.campaign.faults import CampaignFaults
 from qualify.campaign.limits import EngineLimits, check_limits
+from qualify.campaign.names import check_names
 from qualify.campaign.rules import check_rules
 from qualify.campaign.schema import Campaign
 from qualify.campaign.shape import validate
@@ -35,6 +36,7 @@ def load_campaign(path: Path, find_engine: Callable[[str], EngineLimits] | None 
     document = read_document(path)
     campaign = validate(document)
     check_rules(document)
+    check_names(document)
     warnings: list[str] = []
     engine = _engine(document, find_engine)
     if engine is not None:

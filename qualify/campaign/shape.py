@@ -72,8 +72,10 @@ def _limit(kind: str, ctx: dict[str, Any]) -> str:
     if kind not in words:
         return ""
     word, name = words[kind]
-    unit = " entries" if kind.startswith("too_") else ""
-    return f"{word} {_plain(ctx.get(name))}{unit}"
+    number = _plain(ctx.get(name))
+    if kind.startswith("too_"):
+        return f"{word} {number} {'entry' if number == '1' else 'entries'}"
+    return f"{word} {number}"
 
 
 def _plain(number: Any) -> str:
@@ -117,6 +119,10 @@ def _tell(error: _Error, document: Document) -> None:
     place = document.places.get(error.path)
     found = found_in_words(value, place.text if place else None)
     wanted = in_words(annotation)
+    if error.kind in ("too_short", "too_long") and isinstance(value, list):
+        held = f"holds {len(value)}" if value else "is an empty list"
+        document.fault(error.path, f"`{name}` {held}", f"Write a list {error.limit}.")
+        return
     if error.limit:
         document.fault(
             error.path, f"`{name}` is {found}, not {error.limit}", f"Write {wanted} {error.limit}."

@@ -11,7 +11,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from qualify.errors import UsageError
 from qualify.paths import cache_dir
+
+# What a folder that holds a checkpoint or a tokenizer has at its top.
+_MARKS = ("config.json", "tokenizer.json", "*.safetensors", "*.gguf", "*.bin")
 
 
 def file_sha256(path: Path) -> str:
@@ -31,24 +35,42 @@ def file_sha256(path: Path) -> str:
 
 
 def checkpoint_files(path: Path) -> list[Path]:
-    """The files that make a checkpoint: the file itself, or what lies in the folder."""
+    """The files that make a checkpoint: the file itself, or what lies in the folder.
+
+    Raises UsageError for a folder that holds none: hashing whatever lies below it could take
+    hours, and its hash would say nothing.
+    """
     if path.is_file():
         return [path]
+    if not any(True for mark in _MARKS for _ in path.glob(mark)):
+        raise UsageError(
+            f"The folder {path} holds no model: none of {', '.join(_MARKS)} is in it.",
+            "Name the folder of a checkpoint, or one model file.",
+        )
     return sorted(
         p for p in path.rglob("*") if p.is_file() and ".git" not in p.relative_to(path).parts
     )
 
 
 def checkpoint_hashes(path: str | Path) -> dict[str, dict[str, Any]] | None:
-    """name -> {sha256, bytes} of every file of a checkpoint; None when it is no path here."""
+    """name -> {sha256, bytes} of every file of a checkpoint; None when it is no path here.
+
+    Raises UsageError where a file cannot be read.
+    """
     root = Path(path)
     if not root.exists():
         return None
     base = root if root.is_dir() else root.parent
-    return {
-        p.relative_to(base).as_posix(): {"sha256": file_sha256(p), "bytes": p.stat().st_size}
-        for p in checkpoint_files(root)
-    }
+    try:
+        return {
+            p.relative_to(base).as_posix(): {"sha256": file_sha256(p), "bytes": p.stat().st_size}
+            for p in checkpoint_files(root)
+        }
+    except OSError as error:
+        raise UsageError(
+            f"A file of the model at {root} cannot be read: {error}.",
+            "Look at its permissions, and at whether it is still being written.",
+        ) from None
 
 
 def checkpoint_digest(path: str | Path) -> str | None:

@@ -14,7 +14,7 @@ from qualify.engines.fetch import ensure_model, fetch
 from qualify.engines.hashes import checkpoint_digest, checkpoint_hashes, file_sha256
 from qualify.engines.nouns import FetchRecipe
 from qualify.engines.spec import load_engine
-from qualify.errors import EngineError
+from qualify.errors import EngineError, UsageError
 
 DATA = b"weights" * 1000
 
@@ -147,3 +147,19 @@ def test_a_checkpoint_is_all_its_files_and_their_names(tmp_path: Path) -> None:
     (folder / "sub" / "w").rename(folder / "sub" / "v")
     assert checkpoint_digest(folder) != before
     assert checkpoint_hashes(tmp_path / "no") is None
+
+
+def test_a_folder_that_holds_no_model_is_refused_before_anything_below_it_is_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(UsageError, match="holds no model"):
+        checkpoint_digest(tmp_path)
+
+
+def test_a_model_file_that_cannot_be_read_is_told_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").symlink_to("/proc/self/mem")  # opens, and refuses reading
+    with pytest.raises(UsageError, match="cannot be read"):
+        checkpoint_digest(tmp_path)
