@@ -81,6 +81,7 @@ def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
         adaptive=options.adaptive and head is not None,
         prefill_chunk_tokens=options.prefill_chunk_tokens,
         invariance=check_rows(target, config, products, device),
+        prefix_cache=options.prefix_cache,
     )
     if info.invariance.prefill_rows == 0:
         whole = replace(info.invariance, prefill_rows=options.prefill_chunk_tokens)
@@ -108,6 +109,12 @@ def check_options(options: RunnerOptions) -> None:
             "--context-length must be at least 2",
         ),
         (options.threads is not None and options.threads < 1, "--threads must be at least 1"),
+        (
+            options.snapshot_interval < 0 or options.snapshot_interval % BLOCK != 0,
+            f"--snapshot-interval must be a multiple of {BLOCK}, or 0",
+        ),
+        (options.max_snapshots < 1, "--max-snapshots must be at least 1"),
+        (options.max_snapshot_bytes < 1, "--max-snapshot-bytes must be at least 1"),
     ]
     for wrong, sentence in faults:
         if wrong:

@@ -28,6 +28,7 @@ their draws too.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ from specdec.request import Finish, SamplingParams, Sequence, StepResult
 
 Mode = Literal["target-only", "mtp"]
 
+DENSE_STEP = 256  # positions between recurrent snapshots up to DENSE_LIMIT
+DENSE_LIMIT = 4096
+
 
 @dataclass(frozen=True)
 class RunnerOptions:
@@ -45,6 +49,9 @@ class RunnerOptions:
     ``draft_steps`` counts drafts only, without the anchor (1 to 7). ``max_total_tokens`` is the KV
     pool in tokens (rounded down to whole pages); None means ``max_running_requests`` times the
     context length, at most 65,536. ``context_length`` None means the checkpoint's own.
+    ``prefix_cache`` is off here, so that whoever measures the core measures computing; the server
+    turns it on. ``snapshot_interval``: positions between recurrent snapshots beyond the first
+    4,096, a multiple of 8, 0 for none there.
     """
 
     mode: Mode = "target-only"
@@ -58,6 +65,10 @@ class RunnerOptions:
     page_size: int = 64
     random_seed: int = 0
     threads: int | None = None  # CPU threads of wide passes (prefill); None: torch's own number
+    prefix_cache: bool = False
+    snapshot_interval: int = 4096
+    max_snapshots: int = 256
+    max_snapshot_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -100,10 +111,23 @@ class RunnerInfo:
     adaptive: bool
     prefill_chunk_tokens: int
     invariance: Invariance
+    prefix_cache: bool = False
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """What the prefix cache holds now, and tokens evicted since the start. ``idle_pages`` are read
+    by no running sequence."""
+
+    pages: int = 0
+    idle_pages: int = 0
+    snapshots: int = 0
+    snapshot_bytes: int = 0
+    evicted_tokens: int = 0
 
 
 class PagePool(Protocol):
-    """KV accounting in tokens; a page belongs to exactly one sequence."""
+    """KV accounting in tokens; a page belongs to exactly one sequence, or to the prefix cache."""
 
     @property
     def page_size(self) -> int: ...
@@ -117,7 +141,14 @@ class PagePool(Protocol):
         ...
 
     @property
-    def used_tokens(self) -> int: ...
+    def evictable_tokens(self) -> int:
+        """Tokens in cached pages that no sequence reads: as good as free."""
+        ...
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens in pages that sequences hold or read."""
+        ...
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless every page is free or owned exactly once."""
@@ -141,8 +172,25 @@ class DecodeRunner(Protocol):
     @property
     def free_slots(self) -> int: ...
 
+    @property
+    def cache_size(self) -> CacheSize:
+        """What the prefix cache holds; all zero without one."""
+        ...
+
+    def flush_cache(self) -> None:
+        """Forget every snapshot, and every page that no running sequence reads."""
+        ...
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every page and snapshot is owned once and counts add up."""
+        ...
+
     def new_sequence(
-        self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
+        self,
+        request_id: str,
+        prompt_ids: Seq[int],
+        params: SamplingParams,
+        cache_key: Hashable = None,
     ) -> Sequence:
         """Check a request and wrap it; takes nothing. Raises RequestRefused for an empty prompt,
         an unknown token id, parameters out of range, or input + output beyond the context length

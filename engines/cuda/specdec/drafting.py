@@ -49,6 +49,17 @@ class MtpDrafter:
     def forget(self, seq: Sequence) -> None:
         self._owed.pop(seq, None)
 
+    def settle(self, seq: Sequence) -> Tensor | None:
+        """Write all owed rows, the newest among them; returns the newest's hidden row [1, hidden].
+
+        The token after the newest row must be known.
+        """
+        owed = self._owed.pop(seq, None)
+        if owed is None:
+            return None
+        self._prime([(seq, owed, seq.computed - len(owed))])
+        return owed[-1:]
+
     def prime(self, seq: Sequence) -> None:
         """Write all owed rows but the newest, which the next draft step needs whole."""
         rows = len(self._owed[seq]) - 1

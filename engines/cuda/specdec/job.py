@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from specdec.detokenize import Detokenizer
-from specdec.request import Counters, Finish, SamplingParams, Sequence, TokenLogprob
+from specdec.request import (
+    Counters,
+    Finish,
+    ResumeSource,
+    SamplingParams,
+    Sequence,
+    TokenLogprob,
+)
 
 
 @dataclass(frozen=True)
@@ -14,7 +22,8 @@ class JobSpec:
     """What a client asked for. `received_s` is on the monotonic clock.
 
     `stop` strings end the output where one is complete first; `keep_stop` leaves the stop string
-    (or stop token) in the text. `measured` false leaves the request out of the histograms.
+    (or stop token) in the text. `measured` false leaves the request out of the histograms. Only
+    requests with equal `cache_key` share a prefix.
     """
 
     rid: str
@@ -25,6 +34,7 @@ class JobSpec:
     keep_stop: bool = False
     received_s: float = 0.0
     measured: bool = True
+    cache_key: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,8 @@ class Delta:
     completion_tokens: int
     cached_tokens: int
     retractions: int
+    matched_tokens: int = 0
+    resume_source: ResumeSource = "empty"
     finish: Finish | None = None
     failed: bool = False
     counters: Counters | None = None
@@ -113,6 +125,8 @@ class Job:
             completion_tokens=len(sequence.output_ids),
             cached_tokens=sequence.cached_tokens,
             retractions=sequence.counters.retractions,
+            matched_tokens=sequence.matched_tokens,
+            resume_source=sequence.resume_source,
             finish=finish,
             failed=failed,
             counters=copy.deepcopy(sequence.counters) if last else None,

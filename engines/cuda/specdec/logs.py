@@ -78,7 +78,9 @@ def pool_cap_line(*, asked: int, granted: int) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """How full the pools are at one moment. Tokens, state slots and requests."""
+    """How full the pools are at one moment. Tokens, state slots and requests.
+
+    Used tokens are those of running requests; evictable ones wait in the prefix cache."""
 
     used_tokens: int
     total_tokens: int
@@ -86,6 +88,12 @@ class Load:
     total_slots: int
     running: int
     queued: int
+    evictable_tokens: int = 0
+
+    @property
+    def available_tokens(self) -> int:
+        """Tokens in pages that hold nothing."""
+        return self.total_tokens - self.used_tokens - self.evictable_tokens
 
     @property
     def token_usage(self) -> float:

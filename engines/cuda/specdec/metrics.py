@@ -7,12 +7,13 @@ scrapes; only the histograms are fed as requests pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from specdec.contract import CacheSize
 from specdec.logs import Load
 from specdec.totals import Totals
 
@@ -32,6 +33,8 @@ class Snapshot:
     accept_rate: float | None
     last_retracted: int
     decode_tokens: int
+    cache: CacheSize = field(default_factory=CacheSize)
+    cache_hit_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class _SchedulerCollector(Collector):
                 )
                 gauge.add_metric(self._values, float(value))
                 yield gauge
-        for name, value in _counters(seen.totals):
+        for name, value in _counters(seen):
             counter = CounterMetricFamily(name, _TEXT.get(name, name), labels=self._keys)
             counter.add_metric(self._values, float(value))
             yield counter
@@ -146,12 +149,14 @@ _TEXT = {
     "gen_throughput": "Output tokens per second, last interval.",
     "num_retracted_reqs": "Requests retracted at the last retraction.",
     "token_usage": "Share of the token pool in use.",
+    "kv_evictable_tokens": "Tokens kept for reuse that no running request reads.",
+    "mamba_evictable_tokens": "Recurrent snapshots kept for reuse.",
+    "cache_hit_rate": "Reused share of the tokens of the last prefill batch.",
 }
 
 
 def _gauges(seen: Snapshot) -> list[tuple[str, float | None]]:
     load = seen.load
-    free_tokens = load.total_tokens - load.used_tokens
     return [
         ("num_running_reqs", load.running),
         ("num_queue_reqs", load.queued),
@@ -161,9 +166,12 @@ def _gauges(seen: Snapshot) -> list[tuple[str, float | None]]:
         ("mamba_usage", load.slot_usage),
         ("num_used_tokens", load.used_tokens),
         ("kv_used_tokens", load.used_tokens),
-        ("kv_available_tokens", free_tokens),
+        ("kv_available_tokens", load.available_tokens),
+        ("kv_evictable_tokens", load.evictable_tokens),
+        ("cache_hit_rate", seen.cache_hit_rate),
         ("mamba_used_tokens", load.used_slots),
         ("mamba_available_tokens", load.total_slots - load.used_slots),
+        ("mamba_evictable_tokens", seen.cache.snapshots),
         ("decode_sum_seq_lens", seen.decode_tokens),
         ("utilization", load.running / load.total_slots),
         ("spec_accept_length", seen.accept_length),
@@ -186,8 +194,10 @@ def _constants(fixed: Constants) -> list[tuple[str, float | None]]:
     ]
 
 
-def _counters(totals: Totals) -> list[tuple[str, float]]:
+def _counters(seen: Snapshot) -> list[tuple[str, float]]:
+    totals = seen.totals
     return [
+        ("sglang:evicted_tokens", seen.cache.evicted_tokens),
         ("sglang:num_requests", totals.requests),
         ("sglang:num_aborted_requests", totals.aborted_requests),
         ("sglang:prompt_tokens", totals.prompt_tokens),

@@ -1,24 +1,27 @@
 """Who holds which page of the KV pool, and where the next one goes.
 
-A page belongs to one sequence. Attention reads a sequence's rows in place while its pages lie in
+A page belongs to one sequence or to the prefix cache; a sequence may also read pages of the cache,
+which then lie before its own. Attention reads a sequence's rows in place while its pages lie in
 one run, so the allocator prefers the neighbour of the last page, and starts a new sequence where
 the pages it will probably need are free and not another's likely continuation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 from specdec.errors import PoolExhausted
 
 
 @dataclass
 class Holding:
-    """A sequence's pages in order, and how many it is expected to need in the end."""
+    """A sequence's pages in order, how many it is expected to need in the end, and which of them
+    are its own; the others are the cache's."""
 
     pages: list[int]
     expected: int
+    own: set[int] = field(default_factory=set)
 
 
 class Pages:
@@ -30,6 +33,8 @@ class Pages:
         self._free = [True] * self.count
         self._free_count = self.count
         self._holdings: dict[Hashable, Holding] = {}
+        self._cached: set[int] = set()
+        self._idle: Callable[[], int] = lambda: 0
 
     @property
     def total_tokens(self) -> int:
@@ -40,8 +45,18 @@ class Pages:
         return self._free_count * self.page_size
 
     @property
+    def evictable_tokens(self) -> int:
+        """Tokens in pages that the cache keeps and no sequence reads."""
+        return self._idle() * self.page_size
+
+    @property
     def used_tokens(self) -> int:
-        return self.total_tokens - self.free_tokens
+        """Tokens in pages that sequences hold or read."""
+        return self.total_tokens - self.free_tokens - self.evictable_tokens
+
+    def watch_idle(self, idle: Callable[[], int]) -> None:
+        """Where the number of cached pages that no sequence reads comes from."""
+        self._idle = idle
 
     def missing(self, held: int, tokens: int) -> int:
         """Pages to add to ``held`` pages so that ``tokens`` positions have a row."""
@@ -57,33 +72,75 @@ class Pages:
                 f"{count} pages are needed and {self._free_count} are free.",
                 "Retract a sequence first.",
             )
-        expected = -(-expected_tokens // self.page_size)
-        holding = self._holdings.setdefault(owner, Holding(pages, expected))
+        holding = self._holding(owner, pages, expected_tokens)
         for _ in range(count):
             page = self._next_page(owner, holding)
             self._free[page] = False
             self._free_count -= 1
+            holding.own.add(page)
             pages.append(page)
 
+    def borrow(
+        self, owner: Hashable, pages: list[int], shared: list[int], expected_tokens: int
+    ) -> None:
+        """Begin the owner's list with pages of the cache, which stay the cache's."""
+        assert not pages
+        assert self._cached.issuperset(shared)
+        self._holding(owner, pages, expected_tokens)
+        pages.extend(shared)
+
+    def cede(self, owner: Hashable, page: int) -> None:
+        """A page of the owner's becomes the cache's; the owner goes on reading it."""
+        self._holdings[owner].own.remove(page)
+        self._cached.add(page)
+
+    def swap(self, owner: Hashable, page: int, cached: int) -> None:
+        """The owner's ``page`` becomes the cache's, and the cache's page the owner's."""
+        holding = self._holdings[owner]
+        self.cede(owner, page)
+        self._cached.remove(cached)
+        holding.own.add(cached)
+        holding.pages[holding.pages.index(page)] = cached
+
+    def free_cached(self, page: int) -> None:
+        """The cache gives a page up."""
+        self._cached.remove(page)
+        self._free[page] = True
+        self._free_count += 1
+
     def give_back(self, owner: Hashable) -> list[int]:
-        """Free all pages of the owner; returns them. Nothing held is nothing freed."""
+        """Free the owner's own pages; returns them. Nothing held is nothing freed."""
         holding = self._holdings.pop(owner, None)
         if holding is None:
             return []
-        freed = list(holding.pages)
+        freed = sorted(holding.own)
         for page in freed:
             self._free[page] = True
         self._free_count += len(freed)
         holding.pages.clear()
         return freed
 
+    def cached_pages(self) -> frozenset[int]:
+        """The cache's pages, for its own check."""
+        return frozenset(self._cached)
+
     def check_integrity(self) -> None:
         """Raise AssertionError unless every page is free or owned exactly once."""
-        owned = [page for holding in self._holdings.values() for page in holding.pages]
+        owned = [page for holding in self._holdings.values() for page in holding.own]
+        owned += self._cached
         assert len(owned) == len(set(owned)), "a page has two owners"
         assert all(not self._free[page] for page in owned), "a free page has an owner"
         assert self._free_count == sum(self._free), "the free count is wrong"
         assert len(owned) + self._free_count == self.count, "a page is neither free nor owned"
+        for holding in self._holdings.values():
+            read = set(holding.pages)
+            assert len(read) == len(holding.pages), "a sequence lists a page twice"
+            assert holding.own <= read, "a sequence owns a page that it does not list"
+            assert read - holding.own <= self._cached, "a sequence reads a page of nobody's"
+
+    def _holding(self, owner: Hashable, pages: list[int], expected_tokens: int) -> Holding:
+        expected = -(-expected_tokens // self.page_size)
+        return self._holdings.setdefault(owner, Holding(pages, expected))
 
     def _next_page(self, owner: Hashable, holding: Holding) -> int:
         if holding.pages:

@@ -29,6 +29,7 @@ class Reporter:
     interval_accept_length: float | None = None
     interval_accept_rate: float | None = None
     last_retracted: int = 0
+    cache_hit_rate: float | None = None
     _steps: int = 0
     _busy_s: float = 0.0
     _mark: Totals = field(default_factory=Totals)
@@ -50,16 +51,14 @@ class Reporter:
         """One prefill batch took `seconds`; `pending` prompt tokens are still to compute."""
         self._busy_s += seconds
         tokens = sum(result.prefilled_tokens for result in results)
+        cached = sum(result.reused_tokens for result in results)
+        self.cache_hit_rate = cached / (cached + tokens)
         logs.logger.info(
             logs.prefill_line(
                 load=load,
                 new_sequences=len(batch),
                 new_tokens=tokens,
-                cached_tokens=sum(
-                    job.sequence.cached_tokens
-                    for job, result in zip(batch, results, strict=True)
-                    if job.sequence.computed == job.sequence.cached_tokens + result.prefilled_tokens
-                ),
+                cached_tokens=cached,
                 pending_tokens=pending,
                 graph=self.graph,
                 tokens_per_s=tokens / seconds if seconds > 0 else 0.0,

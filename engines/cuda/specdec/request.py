@@ -17,9 +17,12 @@ and always ``N == N0 + C + V + T - W``.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
+
+ResumeSource = Literal["empty", "live", "snapshot"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,10 @@ class Sequence:
     """One request inside the engine. Made by ``Runner.new_sequence``; fields are read-only outside.
 
     ``computed`` positions (of prompt plus output) have their state in the runner. ``cached_tokens``
-    of them came from a prefix cache instead of being computed.
+    of the prompt came from the prefix cache at the first admission, which knew ``matched_tokens``
+    of it; ``resume_source`` says from what (an earlier request's end, or a snapshot on its way).
+    ``resumed_at``: where the present admission began, a retracted sequence's included. Only
+    sequences with equal ``cache_key`` share anything.
     """
 
     request_id: str
@@ -140,6 +146,19 @@ class Sequence:
     pages: list[int] = field(default_factory=list)
     draft_width: int = 1  # the adaptive policy's present number of drafts
     counters: Counters = field(default_factory=Counters)
+    cache_key: Hashable = None
+    matched_tokens: int = 0
+    resume_source: ResumeSource = "empty"
+    resumed_at: int = 0
+
+    @property
+    def prefill_goal(self) -> int:
+        """Positions that prefill computes: the prompt, or after a retraction all but the last."""
+        return self.total_tokens - 1 if self.output_ids else len(self.prompt_ids)
+
+    def all_tokens(self) -> tuple[int, ...]:
+        """Prompt and output."""
+        return self.prompt_ids + tuple(self.output_ids)
 
     @property
     def total_tokens(self) -> int:
@@ -177,7 +196,8 @@ class StepResult:
     ``tokens`` are the newly visible output ids, in order (empty while a prefill is unfinished, and
     for a re-prefill after a retraction). ``finish`` is set in the step that ends the sequence; the
     runner has then released its slot and pages already. ``logprobs`` has one entry for each of
-    ``tokens`` when the request asked for them, None otherwise.
+    ``tokens`` when the request asked for them, None otherwise. ``reused_tokens``: positions that
+    the prefix cache gave, told by the first prefill step after an admission.
     """
 
     sequence: Sequence
@@ -186,3 +206,4 @@ class StepResult:
     prefilled_tokens: int = 0  # positions computed by a prefill step
     finish: Finish | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
+    reused_tokens: int = 0

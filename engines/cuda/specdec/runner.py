@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from torch import Tensor
 
 from specdec.admission import check_request
 from specdec.assemble import Assembled, assemble
-from specdec.contract import RunnerInfo, RunnerOptions
+from specdec.contract import CacheSize, RunnerInfo, RunnerOptions
 from specdec.drafting import Drafts, MtpDrafter
 from specdec.errors import PoolExhausted
 from specdec.judge import Judged, judge_rows
+from specdec.keeping import Keeper
 from specdec.pages import Pages
 from specdec.plan import Span, plan_pass
+from specdec.prefix import PrefixCache
 from specdec.request import Finish, Phase, SamplingParams, Sequence, StepResult, StepStats
+from specdec.resume import Rules
 from specdec.seats import Seats
 from specdec.speculate import next_width, step_counts
 from specdec.state import ModelState
@@ -48,13 +52,21 @@ class Runner:
             parts.head is not None,
             parts.device,
         )
-        self._seats = Seats(self._pages, info.max_running_requests, self._state)
         self._drafter: MtpDrafter | None = None
         if parts.head is not None:
             assert self._state.drafter is not None
             self._drafter = MtpDrafter(
                 parts.head, self._state.drafter, info.page_size, parts.device
             )
+        self._cache: PrefixCache | None = None
+        self._keeper: Keeper | None = None
+        if options.prefix_cache:
+            rules = Rules(info.page_size, parts.head is not None, info.invariance.prefill_exact)
+            most, most_bytes = options.max_snapshots, options.max_snapshot_bytes
+            self._cache = PrefixCache(self._pages, self._state, rules, most, most_bytes)
+            interval = options.snapshot_interval
+            self._keeper = Keeper(self._cache, self._state, self._drafter, interval)
+        self._seats = Seats(self._pages, info.max_running_requests, self._state, self._cache)
 
     @classmethod
     def load(cls, model_dir: Path, options: RunnerOptions | None = None) -> Runner:
@@ -74,15 +86,37 @@ class Runner:
     def free_slots(self) -> int:
         return self._seats.free_slots
 
+    @property
+    def cache_size(self) -> CacheSize:
+        """What the prefix cache holds; all zero without one."""
+        return CacheSize() if self._cache is None else self._cache.size
+
+    def flush_cache(self) -> None:
+        """Forget every snapshot, and every page that no running sequence reads."""
+        if self._cache is not None:
+            self._cache.clear()
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every page, slot and snapshot is owned once."""
+        self._pages.check_integrity()
+        if self._cache is not None:
+            self._cache.check_integrity()
+
     def new_sequence(
-        self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
+        self,
+        request_id: str,
+        prompt_ids: Seq[int],
+        params: SamplingParams,
+        cache_key: Hashable = None,
     ) -> Sequence:
         """Check a request and wrap it; takes nothing. Raises RequestRefused."""
         check_request(prompt_ids, params, self.info)
         self._made += 1
         seed = self._random_seed + self._made if params.seed is None else params.seed
         width = 1 if self.info.adaptive else self.info.draft_steps
-        return Sequence(request_id, tuple(prompt_ids), params, seed, draft_width=width)
+        return Sequence(
+            request_id, tuple(prompt_ids), params, seed, draft_width=width, cache_key=cache_key
+        )
 
     # Slots and pages
 
@@ -92,7 +126,9 @@ class Runner:
 
     def admit(self, seq: Sequence) -> None:
         """WAITING to PREFILL: takes a slot and those pages. Raises PoolExhausted."""
-        self._seats.take(seq)
+        resume = self._seats.take(seq)
+        if self._keeper is not None:
+            self._keeper.begin(seq, resume)
 
     def pages_short(self, seqs: Seq[Sequence]) -> int:
         """Pages missing for one decode step of all ``seqs``, 0 if it can run."""
@@ -101,17 +137,13 @@ class Runner:
     def retract(self, seq: Sequence) -> None:
         """Back to WAITING: gives back slot and pages, keeps output and counters, counts it."""
         assert seq.phase in (Phase.PREFILL, Phase.DECODE)
-        self._give_back(seq)
+        self._give_back(seq, keep=True)
         seq.phase = Phase.WAITING
         seq.counters.retractions += 1
 
     def release(self, seq: Sequence, finish: Finish) -> None:
         """End a sequence in any phase and give back what it holds; a second call does nothing."""
-        if seq.phase is Phase.FINISHED:
-            return
-        self._give_back(seq)
-        seq.phase = Phase.FINISHED
-        seq.finish = finish
+        self._end(seq, finish, keep=True)
 
     def trim(self, seq: Sequence, tokens: int) -> None:
         """Discard the last ``tokens`` output ids of a finished sequence; counted in W."""
@@ -126,7 +158,7 @@ class Runner:
     def next_prefill_tokens(self, seq: Sequence) -> int:
         """Positions up to the next absolute multiple of the chunk size, or the last one."""
         chunk = self.info.prefill_chunk_tokens
-        return min((seq.computed // chunk + 1) * chunk, _prefill_goal(seq)) - seq.computed
+        return min((seq.computed // chunk + 1) * chunk, seq.prefill_goal) - seq.computed
 
     @torch.inference_mode()
     def prefill_step(self, seqs: Seq[Sequence]) -> list[StepResult]:
@@ -136,35 +168,51 @@ class Runner:
     def _prefill_chunk(self, seq: Sequence) -> StepResult:
         assert seq.phase is Phase.PREFILL
         begin = time.perf_counter()
-        tokens = self.next_prefill_tokens(seq)
-        stop = seq.computed + tokens
+        first = seq.computed
+        stop = first + self.next_prefill_tokens(seq)
         hidden = self._forward_chunk(seq, stop)
-        last = self._target.logits(hidden[-1:]) if stop == _prefill_goal(seq) else None
+        last = self._target.logits(hidden[-1:]) if stop == seq.prefill_goal else None
         judged = None if last is None else judge_rows([seq], [Drafts()], last, self._end_tokens)[0]
         middle = time.perf_counter()
         if self._drafter is not None:
             self._drafter.remember(seq, hidden)
             self._drafter.prime(seq)
+        if self._keeper is not None:
+            self._keeper.after_chunk(seq, hidden)
         stats = StepStats(prefill_s=middle - begin, priming_s=time.perf_counter() - middle)
-        if last is None:
-            return self._report(seq, stats, prefilled=tokens)
+        done = self._conclude_prefill(seq, stats, judged, last is not None)
+        reused = first if first == seq.resumed_at else 0
+        return replace(done, prefilled_tokens=stop - first, reused_tokens=reused)
+
+    def _conclude_prefill(
+        self, seq: Sequence, stats: StepStats, judged: Judged | None, whole: bool
+    ) -> StepResult:
+        if not whole:
+            return self._report(seq, stats)
         seq.phase = Phase.DECODE
         if judged is None:
-            return self._report(seq, stats, prefilled=tokens, failure=NONFINITE_TARGET)
+            return self._report(seq, stats, failure=NONFINITE_TARGET)
         if seq.output_ids:  # after a retraction the tokens are known already
-            return self._report(seq, stats, prefilled=tokens)
+            return self._report(seq, stats)
         seq.counters.prefill_tokens = 1
-        return self._report(seq, stats, judged, tokens)
+        return self._report(seq, stats, judged)
 
     def _forward_chunk(self, seq: Sequence, stop: int) -> Tensor:
         """Hidden rows up to position ``stop``; in one pass where prefill rows are exact."""
         pieces: list[Tensor] = []
         while seq.computed < stop:
-            rows = min(stop - seq.computed, self.info.invariance.prefill_rows)
-            span = self._span(seq, seq.tokens(seq.computed, seq.computed + rows))
-            pieces.append(self._forward([span]))
-            seq.computed += rows
+            begin, end = seq.computed, self._piece_end(seq.computed, stop)
+            pieces.append(self._forward([self._span(seq, seq.tokens(begin, end))]))
+            seq.computed = end
+            if self._keeper is not None:
+                self._keeper.after_piece(seq, begin, pieces[-1])
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _piece_end(self, position: int, stop: int) -> int:
+        """Where a pass from ``position`` ends: an absolute edge, whatever was computed before."""
+        rows = self.info.invariance.prefill_rows
+        edge = None if self._keeper is None else self._keeper.edge(position)
+        return min(stop, (position // rows + 1) * rows, stop if edge is None else edge)
 
     # Decode
 
@@ -222,10 +270,12 @@ class Runner:
         first = 0
         for seq, mine, judged in zip(seqs, drafts, found, strict=True):
             if judged is not None:
-                kept = len(judged.done.visible)
-                seq.computed += kept
+                kept = hidden[first : first + len(judged.done.visible)]
+                seq.computed += len(kept)
                 if self._drafter is not None:
-                    self._drafter.remember(seq, hidden[first : first + kept])
+                    self._drafter.remember(seq, kept)
+                if self._keeper is not None:
+                    self._keeper.after_step(seq, kept)
             first += 1 + len(mine.tokens)
         return found
 
@@ -260,7 +310,6 @@ class Runner:
         seq: Sequence,
         stats: StepStats,
         judged: Judged | None = None,
-        prefilled: int = 0,
         failure: str | None = None,
     ) -> StepResult:
         """Append what was committed, count it, and end the sequence if it is at its end."""
@@ -272,15 +321,20 @@ class Runner:
             finish = Finish("abort", message=failure)
         seq.output_ids += tokens
         if finish is not None:
-            self.release(seq, finish)
-        return StepResult(seq, tokens, stats, prefilled, finish, logprobs)
+            self._end(seq, finish, keep=failure is None)
+        return StepResult(seq, tokens, stats, finish=finish, logprobs=logprobs)
 
-    def _give_back(self, seq: Sequence) -> None:
+    def _end(self, seq: Sequence, finish: Finish, keep: bool) -> None:
+        if seq.phase is Phase.FINISHED:
+            return
+        self._give_back(seq, keep)
+        seq.phase = Phase.FINISHED
+        seq.finish = finish
+
+    def _give_back(self, seq: Sequence, keep: bool) -> None:
+        """``keep``: what it computed may be reused."""
+        if self._keeper is not None:
+            self._keeper.end(seq, keep)
         self._seats.leave(seq)
         if self._drafter is not None:
             self._drafter.forget(seq)
-
-
-def _prefill_goal(seq: Sequence) -> int:
-    """Positions that prefill computes: the prompt, or after a retraction all but the last token."""
-    return seq.total_tokens - 1 if seq.output_ids else len(seq.prompt_ids)

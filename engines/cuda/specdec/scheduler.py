@@ -59,7 +59,9 @@ class Scheduler:
                     f"A request with rid '{spec.rid}' is still running.", "Use another rid."
                 )
             live.add(spec.rid)
-            sequence = self.runner.new_sequence(spec.rid, spec.prompt_ids, spec.params)
+            sequence = self.runner.new_sequence(
+                spec.rid, spec.prompt_ids, spec.params, spec.cache_key
+            )
             detokenizer = Detokenizer(
                 self.tokenizer, spec.stop, spec.skip_special_tokens, spec.keep_stop
             )
@@ -95,7 +97,8 @@ class Scheduler:
                 logs.flush_refused_line(queued=len(self._waiting), running=len(self._running))
             )
             return False
-        self.runner.pool.check_integrity()
+        self.runner.flush_cache()
+        self.runner.check_integrity()
         self.reporter.on_flush(self.totals)
         logs.logger.info(logs.FLUSHED_LINE)
         return True
@@ -111,6 +114,7 @@ class Scheduler:
         pool, slots = self.runner.pool, self.runner.info.max_running_requests
         return Load(
             used_tokens=pool.used_tokens,
+            evictable_tokens=pool.evictable_tokens,
             total_tokens=pool.total_tokens,
             used_slots=slots - self.runner.free_slots,
             total_slots=slots,
@@ -199,9 +203,9 @@ class Scheduler:
         freed = 0
         while self.runner.pages_short([job.sequence for job in self._decoding()]) > 0:
             job = self._running.pop()
-            before = self.runner.pool.free_tokens
+            before = self.runner.pool.used_tokens
             self.runner.retract(job.sequence)
-            freed += self.runner.pool.free_tokens - before
+            freed += before - self.runner.pool.used_tokens
             self._waiting.insert(0, job)
             retracted.append(job)
             self.totals.retracted_input_tokens += len(job.sequence.prompt_ids)

@@ -87,6 +87,33 @@ _POSITIVE = click.IntRange(min=1)
     help="Where seeds come from for sampled requests that bring none.",
 )
 @click.option("--threads", type=_POSITIVE, help="CPU threads. [default: torch's own choice]")
+@click.option(
+    "--no-prefix-cache",
+    "prefix_cache",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    show_default=False,
+    help="Compute every prompt whole; keep nothing between requests.",
+)
+@click.option(
+    "--snapshot-interval",
+    type=click.IntRange(min=0),
+    default=_D.snapshot_interval,
+    help="Tokens between recurrent snapshots beyond the first 4096 (every 256 there); 0 for none.",
+)
+@click.option(
+    "--max-snapshots",
+    type=_POSITIVE,
+    default=_D.max_snapshots,
+    help="Recurrent snapshots that are kept; the least recently used go first.",
+)
+@click.option(
+    "--max-snapshot-bytes",
+    type=_POSITIVE,
+    default=_D.max_snapshot_bytes,
+    help="Bytes that recurrent snapshots may take.",
+)
 @click.option("--enable-metrics", is_flag=True, help="Serve Prometheus series at /metrics.")
 @click.option(
     "--enable-cache-report",

@@ -100,4 +100,6 @@ def snapshot(state: ServerState) -> Snapshot:
         accept_rate=reporter.interval_accept_rate,
         last_retracted=reporter.last_retracted,
         decode_tokens=scheduler.tokens_in(Phase.DECODE),
+        cache=scheduler.runner.cache_size,
+        cache_hit_rate=reporter.cache_hit_rate,
     )

@@ -29,6 +29,10 @@ class ServeSettings:
     page_size: int = 64
     random_seed: int = 0
     threads: int | None = None
+    prefix_cache: bool = True
+    snapshot_interval: int = 4096
+    max_snapshots: int = 256
+    max_snapshot_bytes: int = 1 << 30
     enable_metrics: bool = False
     enable_cache_report: bool = False
     incremental_streaming_output: bool = False
@@ -57,6 +61,10 @@ class ServeSettings:
             page_size=self.page_size,
             random_seed=self.random_seed,
             threads=self.threads,
+            prefix_cache=self.prefix_cache,
+            snapshot_interval=self.snapshot_interval,
+            max_snapshots=self.max_snapshots,
+            max_snapshot_bytes=self.max_snapshot_bytes,
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psutil
 
 from specdec import logs
+from specdec.contract import DENSE_LIMIT, DENSE_STEP
 from specdec.engine import Engine
 from specdec.logs import logger
 from specdec.settings import ServeSettings
@@ -42,6 +43,14 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
             f"{info.context_length} is used."
         )
     logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
+    if info.prefix_cache:
+        logger.info(
+            f"Prefix cache: recurrent snapshots every {DENSE_STEP} tokens up to {DENSE_LIMIT}, "
+            f"then every {settings.snapshot_interval}; at most {settings.max_snapshots} and "
+            f"{settings.max_snapshot_bytes} bytes."
+        )
+    else:
+        logger.info("Prefix cache: off.")
     logger.info("No CUDA graph is captured: every step runs eagerly.")
     logger.info(
         logs.limits_line(

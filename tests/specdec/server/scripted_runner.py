@@ -7,12 +7,12 @@ schedule must give the same output. Faults, widths and pauses are whatever a tes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specdec.contract import Invariance, Mode, RunnerInfo, RunnerOptions
+from specdec.contract import CacheSize, Invariance, Mode, RunnerInfo, RunnerOptions
 from specdec.errors import PoolExhausted, RequestRefused
 from specdec.pages import Pages
 from specdec.request import (
@@ -92,8 +92,22 @@ class ScriptedRunner:
     def free_slots(self) -> int:
         return len(self.free)
 
+    @property
+    def cache_size(self) -> CacheSize:
+        return CacheSize()
+
+    def flush_cache(self) -> None:
+        pass
+
+    def check_integrity(self) -> None:
+        self.pool.check_integrity()
+
     def new_sequence(
-        self, request_id: str, prompt_ids: Seq[int], params: SamplingParams
+        self,
+        request_id: str,
+        prompt_ids: Seq[int],
+        params: SamplingParams,
+        cache_key: Hashable = None,
     ) -> Sequence:
         if any(not 0 <= token < self.vocab for token in prompt_ids):
             raise RequestRefused("A token id is unknown.", "Use ids of the vocabulary.")

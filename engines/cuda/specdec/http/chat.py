@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
+from specdec.http.fields import isolation
 from specdec.http.meta import meta_info
 from specdec.http.openai import Envelope, ending, sampling_of
 from specdec.http.openai_schema import ChatBody, Message
@@ -29,7 +30,9 @@ async def chat_completions(request: Request) -> Response | EventStream:
     rid = body.rid or new_rid()
     top = (body.top_logprobs or 0) if body.logprobs else None
     sampling = sampling_of(body, body.max_completion_tokens or body.max_tokens, top)
-    stream = await submit(state, [job_spec(state, rid, prompt_ids, sampling)])
+    key = isolation(body.cache_salt, body.extra_key)
+    spec = job_spec(state, rid, prompt_ids, sampling, cache_key=key)
+    stream = await submit(state, [spec])
     if body.stream:
         envelope = Envelope(state, body, rid, "chat.completion.chunk")
         return EventStream(_events(state, stream, body, envelope), stream.close)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from specdec.http.body import read_json
+from specdec.http.fields import isolation
 from specdec.http.openai import Envelope, ending, sampling_of
 from specdec.http.openai_schema import CompletionBody
 from specdec.http.sse import EventStream, event, unless_gone
@@ -29,10 +30,12 @@ async def completions(request: Request) -> Response | EventStream:
     name = body.rid or new_rid()
     rids = [name] if len(prompts) == 1 else [f"{name}_{i}" for i in range(len(prompts))]
     sampling = sampling_of(body, body.max_tokens or DEFAULT_MAX_TOKENS, body.logprobs)
-    stream = await submit(
-        state,
-        [job_spec(state, rid, ids, sampling) for rid, ids in zip(rids, prompts, strict=True)],
-    )
+    key = isolation(body.cache_salt, body.extra_key)
+    specs = [
+        job_spec(state, rid, ids, sampling, cache_key=key)
+        for rid, ids in zip(rids, prompts, strict=True)
+    ]
+    stream = await submit(state, specs)
     envelope = Envelope(state, body, name, "text_completion")
     if body.stream:
         return EventStream(_events(state, stream, body, prompts, envelope), stream.close)

@@ -105,7 +105,7 @@ def server_facts(state: ServerState) -> dict[str, Any]:
         "max_total_tokens": info.max_total_tokens,
         "max_total_num_tokens": info.max_total_tokens,
         "max_req_input_len": limit - 1,
-        "disable_radix_cache": True,
+        "disable_radix_cache": not info.prefix_cache,
         "speculative_algorithm": info.mode.upper() if speculative else None,
         "speculative_num_steps": info.draft_steps if speculative else None,
         "speculative_num_draft_tokens": info.draft_steps + 1 if speculative else None,
@@ -125,7 +125,7 @@ def server_facts(state: ServerState) -> dict[str, Any]:
 def _internal_state(state: ServerState) -> dict[str, Any]:
     scheduler, info = state.engine.scheduler, state.engine.info
     recent = scheduler.reporter.since_flush(scheduler.totals)
-    load = scheduler.load
+    load, cache = scheduler.load, scheduler.runner.cache_size
     gigabyte = 1 << 30
     return {
         "last_gen_throughput": scheduler.reporter.gen_throughput,
@@ -143,6 +143,9 @@ def _internal_state(state: ServerState) -> dict[str, Any]:
         "num_running_reqs": load.running,
         "num_waiting_reqs": load.queued,
         "num_used_tokens": load.used_tokens,
+        "num_evictable_tokens": load.evictable_tokens,
+        "prefix_snapshots": cache.snapshots,
+        "prefix_snapshot_bytes": cache.snapshot_bytes,
         "num_retractions": scheduler.totals.retractions,
     }
 
@@ -162,6 +165,7 @@ async def loads(request: Request) -> JSONResponse:
         "max_running_requests": info.max_running_requests,
         "token_usage": load.token_usage,
         "gen_throughput": reporter.gen_throughput,
+        "cache_hit_rate": reporter.cache_hit_rate,
         "speculative": {
             "accept_length": reporter.interval_accept_length,
             "accept_rate": reporter.interval_accept_rate,

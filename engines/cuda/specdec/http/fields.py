@@ -35,6 +35,7 @@ Stop = (
 StopTokenIds = Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 RequestId = Annotated[str, Field(min_length=1, max_length=256)]
+CacheKey = Annotated[str, Field(max_length=1024)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -72,6 +73,12 @@ class StreamOptions(Strict):
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
+
+
+def isolation(cache_salt: str | None, extra_key: str | None) -> tuple[str, str] | None:
+    """What requests must have in common to share a prefix; empty strings ask for nothing."""
+    key = (cache_salt or "", extra_key or "")
+    return key if any(key) else None
 
 
 def stop_strings(stop: str | list[str] | None) -> tuple[str, ...]:

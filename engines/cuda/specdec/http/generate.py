@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
-from specdec.http.fields import stop_strings
+from specdec.http.fields import isolation, stop_strings
 from specdec.http.meta import logprob_fields, meta_info
 from specdec.http.native_schema import GenerateBody, NativeSampling
 from specdec.http.sse import EventStream, event, unless_gone
@@ -38,7 +38,14 @@ async def generate(request: Request) -> Response | EventStream:
     stream = await submit(
         state,
         [
-            job_spec(state, rid, ids, sampling, body.log_metrics is not False)
+            job_spec(
+                state,
+                rid,
+                ids,
+                sampling,
+                body.log_metrics is not False,
+                isolation(body.cache_salt, body.extra_key),
+            )
             for rid, ids, sampling in zip(rids, prompts, samplings, strict=True)
         ],
     )

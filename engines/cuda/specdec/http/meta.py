@@ -38,6 +38,8 @@ def meta_info(rid: str, delta: Delta) -> dict[str, Any]:
         "completion_tokens": delta.completion_tokens,
         "cached_tokens": delta.cached_tokens,
         "cached_tokens_details": {"device": delta.cached_tokens, "host": 0},
+        "prefix_matched_tokens": delta.matched_tokens,
+        "prefix_resume_source": delta.resume_source,
         "dp_rank": None,
     }
     if delta.counters is not None:

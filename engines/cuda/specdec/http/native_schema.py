@@ -12,6 +12,7 @@ from specdec.http.fields import (
     OFF,
     ONE,
     ZERO,
+    CacheKey,
     MinP,
     RequestId,
     Seed,
@@ -84,8 +85,6 @@ class GenerateBody(Strict):
         "token_ids_logprob": (None, []),
         "logprob_start_len": (None, -1),
         "return_hidden_states": OFF,
-        "extra_key": NONE,
-        "cache_salt": NONE,
         "priority": ZERO,
         "session_params": (None, {}),
         "lora_path": NONE,
@@ -127,8 +126,8 @@ class GenerateBody(Strict):
     token_ids_logprob: Annotated[list[int], Field(fail_fast=True)] | None = None
     logprob_start_len: int | None = None
     return_hidden_states: bool | None = None
-    extra_key: str | None = None
-    cache_salt: str | None = None
+    extra_key: CacheKey | None = None
+    cache_salt: CacheKey | None = None
     priority: int | None = None
     session_params: dict[str, Any] | None = None
     lora_path: str | None = None

@@ -12,6 +12,7 @@ from specdec.http.fields import (
     OFF,
     ONE,
     ZERO,
+    CacheKey,
     MinP,
     RequestId,
     Seed,
@@ -39,8 +40,6 @@ class OpenAIBody(Strict):
         "min_tokens": ZERO,
         "n": ONE,
         "logit_bias": (None, {}),
-        "cache_salt": NONE,
-        "extra_key": NONE,
         "priority": ZERO,
         "json_schema": NONE,
         "regex": NONE,
@@ -72,8 +71,8 @@ class OpenAIBody(Strict):
     min_tokens: int | None = None
     n: int | None = None
     logit_bias: dict[str, float] | None = None
-    cache_salt: str | None = None
-    extra_key: str | None = None
+    cache_salt: CacheKey | None = None
+    extra_key: CacheKey | None = None
     priority: int | None = None
     json_schema: str | dict[str, Any] | None = None
     regex: str | None = None

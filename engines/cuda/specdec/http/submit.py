@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from specdec.engine import EngineStopped
@@ -67,6 +67,7 @@ def job_spec(
     prompt_ids: Sequence[int],
     sampling: Sampling,
     measured: bool = True,
+    cache_key: Hashable = None,
 ) -> JobSpec:
     """One request for the engine. Without a token limit it may fill what the context leaves."""
     room = max(1, state.request_limit_tokens - len(prompt_ids))
@@ -79,6 +80,7 @@ def job_spec(
         keep_stop=bool(sampling.no_stop_trim),
         received_s=time.monotonic(),
         measured=measured,
+        cache_key=cache_key,
     )
 
 

@@ -1,0 +1,62 @@
+"""Run prompts on a runner with a prefix cache, checking after every step that all is owned once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from driving import greedy
+from specdec.contract import RunnerOptions
+from specdec.request import Phase, Sequence
+from specdec.runner import Runner
+
+MODES: dict[str, dict[str, Any]] = {
+    "target-only": {},
+    "mtp-fixed": {"mode": "mtp", "draft_steps": 3},
+    "mtp-adaptive": {"mode": "mtp", "draft_steps": 7, "adaptive": True},
+}
+
+
+def options(mode: str, cache: bool = True, **changes: Any) -> RunnerOptions:
+    return RunnerOptions(**{**MODES[mode], "prefix_cache": cache, **changes})
+
+
+def begin(runner: Runner, prompt: Seq[int], new_tokens: int, name: str = "r") -> Sequence:
+    seq = runner.new_sequence(name, prompt, greedy(new_tokens))
+    assert runner.can_admit(seq)
+    runner.admit(seq)
+    runner.check_integrity()
+    return seq
+
+
+def advance(runner: Runner, seqs: Seq[Sequence]) -> None:
+    """A prefill chunk for the first that needs one, then a decode step of the others."""
+    waiting = [seq for seq in seqs if seq.phase is Phase.PREFILL][:1]
+    for result in runner.prefill_step(waiting):
+        assert result.prefilled_tokens > 0
+    runner.check_integrity()
+    runner.decode_step([seq for seq in seqs if seq.phase is Phase.DECODE])
+    runner.check_integrity()
+
+
+def finish(runner: Runner, seqs: Seq[Sequence]) -> list[Sequence]:
+    while any(seq.phase is not Phase.FINISHED for seq in seqs):
+        advance(runner, seqs)
+    for seq in seqs:
+        assert seq.counters.output_tokens() == len(seq.output_ids)
+    return list(seqs)
+
+
+def run(runner: Runner, prompt: Seq[int], new_tokens: int = 4) -> Sequence:
+    """One request from its admission to its end."""
+    (seq,) = finish(runner, [begin(runner, prompt, new_tokens)])
+    return seq
+
+
+def assert_empty(runner: Runner) -> None:
+    """Nothing is held and nothing is kept."""
+    runner.check_integrity()
+    size = runner.cache_size
+    assert (size.pages, size.idle_pages, size.snapshots, size.snapshot_bytes) == (0, 0, 0, 0)
+    assert runner.pool.free_tokens == runner.pool.total_tokens
+    assert runner.free_slots == runner.info.max_running_requests
