@@ -132,6 +132,7 @@ def _pair(tokens: int, finding: Finding) -> PairResult:
         decode=finding,
         wall=None,
         wall_same_prefill=None,
+        prefill_share=None,
         throughput_ratio=None,
         cycle_factor=None,
         tokens_factor=None,

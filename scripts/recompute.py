@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from recompute_cells import figures
-from recompute_pairs import correct, pair_figures, self_figures, t_point
+from recompute_math import t_point
+from recompute_more import crossing, launch_variation, more_figures
+from recompute_pairs import correct, pair_figures, self_figures
 from recompute_records import Data
 
 TOLERANCE = 1e-6  # relative; summary.json keeps 9 significant digits
@@ -34,6 +36,7 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         key = entry["plan_launch"], entry["cell"]
         drafts = data.drafts(shape[key]["side"]["mode"])
         cells.append(figures([data.requests.get(key, [])], drafts))
+    gates = data.plan["campaign"].get("gates") or {}
     sides = []
     for entry in told["sides"]:
         launches = [
@@ -43,7 +46,8 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
             and launch["purpose"] == "measure"
         ]  # fmt: skip
         requests = [data.requests.get((x["id"], entry["cell"]), []) for x in launches]
-        sides.append(figures(requests, data.drafts(launches[0]["side"]["mode"])))
+        plain = figures(requests, data.drafts(launches[0]["side"]["mode"]))
+        sides.append({**plain, **more_figures(requests, entry["concurrency"], gates)})
     own = [self_figures(data, e["cell"], DEFAULT_MARGIN) for e in told["self_pairs"]]
     names = [(e["side"], e["reference"], e["cell"]) for e in told["pairs"]]
     first = [pair_figures(data, *name, DEFAULT_MARGIN) for name in names]
@@ -57,8 +61,27 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         "sides": sides,
         "self_pairs": own,
         "pairs": pairs,
+        "launch_variation": [
+            launch_variation(data, e["side"], e["cell"]) for e in told["launch_variation"]
+        ],
+        "crossovers": crossings(told, names, pairs),
         "places": len(planned),
     }
+
+
+def crossings(
+    told: dict[str, Any], names: list[tuple[str, str, str]], pairs: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    decode = {n: p["decode"] for n, p in zip(names, pairs, strict=True) if p["decode"]}
+    return [
+        crossing(
+            sorted(
+                ((p["tokens"], decode[e["side"], e["reference"], p["cell"]]) for p in e["points"]),
+                key=lambda point: point[0],
+            )
+        )
+        for e in told["crossovers"]
+    ]
 
 
 def margin_of(

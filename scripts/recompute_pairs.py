@@ -4,52 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from functools import cache
 from statistics import mean
 from typing import Any
 
 from recompute_cells import integers, steps, window
+from recompute_math import above, t_point
+from recompute_more import prefill_share
 from recompute_records import Data, good, n_of, sound
 
 SAME = ("temperature", "top_p", "top_k", "seed", "ignore_eos", "output_tokens", "until",
         "template_sha256", "thinking")  # fmt: skip
-
-
-def inside(t: float, df: int) -> float:
-    """P(|T| < t) of Student's t, by Simpson's rule over the angle atan(t / sqrt(df))."""
-    top, pieces = math.atan(t / math.sqrt(df)), 2000
-    width = top / pieces
-    total = sum(
-        (1 if i in (0, pieces) else 4 if i % 2 else 2) * math.cos(i * width) ** (df - 1)
-        for i in range(pieces + 1)
-    )
-    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
-    return scale * 2 * total * width / 3
-
-
-@cache
-def t_point(df: int) -> float:
-    """Two-sided 95% point of Student's t, by bisection on its distribution function."""
-    low, high = 0.0, 20.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if inside(middle, df) < 0.95 else (low, middle)
-    return low
-
-
-def above(t: float, df: int) -> float:
-    """P(T > t), by Simpson's rule over the angle beyond it: exact far out in the tail too."""
-    if t < 0:
-        return 1 - above(-t, df)
-    start, pieces = math.atan(t / math.sqrt(df)), 2000
-    width = (math.pi / 2 - start) / pieces
-    # Close to a right angle the cosine is the sine of what is left.
-    total = sum(
-        (1 if i in (0, pieces) else 4 if i % 2 else 2) * math.sin(i * width) ** (df - 1)
-        for i in range(pieces + 1)
-    )
-    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
-    return scale * total * width / 3
 
 
 def finding(rounds: dict[int, dict[Any, float]], margin: float) -> dict[str, Any] | None:
@@ -146,6 +110,7 @@ def compared(
         "decode": finding(kinds["decode"], margin),
         "wall": finding(kinds["wall"], margin),
         "wall_same_prefill": centre("same", bool(usable)),
+        "prefill_share": prefill_share([b for _, _, b in usable]),
         "cycle_factor": centre("cycle", whole),
         "tokens_factor": centre("tokens", whole),
         "break_even": even,

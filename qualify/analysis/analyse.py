@@ -10,6 +10,7 @@ from qualify.analysis.margin import DEFAULT_MARGIN, Margin, margin_of
 from qualify.analysis.pairs import PairResult, all_pairs, corrected, self_pairs
 from qualify.analysis.recommend import Row, recommend
 from qualify.analysis.sides import SideCell, side_cells
+from qualify.analysis.stability import Drift, Launches, Machine, drifts_of, launches_of, machine_of
 from qualify.analysis.timing import CellStats, cell_stats
 from qualify.checks.select import places
 from qualify.checks.verdict import Verdict
@@ -28,6 +29,9 @@ class Analysis:
     self_pairs: tuple[PairResult, ...]
     crossovers: tuple[Crossover, ...]
     recommendation: tuple[Row, ...]
+    launch_variation: tuple[Launches, ...]
+    drift: tuple[Drift, ...]
+    machine: tuple[Machine, ...]
     evals: Evaluations
 
 
@@ -44,5 +48,8 @@ def analyse(run: Run, verdicts: Sequence[Verdict]) -> Analysis:
         own,
         tuple(crossovers(pairs)),
         tuple(recommend(run.plan, cells, pairs, verdicts)),
+        tuple(launches_of(run)),
+        tuple(drifts_of(run)),
+        tuple(machine_of(run)),
         evaluate(run.plan, run.completions, run.scores),
     )

@@ -15,7 +15,7 @@ from qualify.analysis.speculation import (
     steps_of,
 )
 from qualify.analysis.stats import mean
-from qualify.analysis.timing import window_s
+from qualify.analysis.timing import prefill_share, window_s
 from qualify.checks.implausible import flaw
 from qualify.checks.pairing import Match, baseline_repeats, cells_of, matches, planned_pairs
 from qualify.checks.pool import pool
@@ -44,7 +44,9 @@ class PairResult:
     Every ratio is "times as fast as the reference": above 1 the side is faster. decode is
     reference TPOT / side TPOT, wall the same for the time to the last token as measured, and
     wall_same_prefill with the reference's TTFT on both sides: a TTFT difference is not
-    credited to a mode (rule 10). throughput_ratio is that of aggregate rates.
+    credited to a mode (rule 10). prefill_share: of the reference's time to the last token,
+    over the compared prompts; it is why wall gains less than decode. throughput_ratio is
+    that of aggregate rates.
     cycle_factor * tokens_factor = decode over the same prompts (None where steps are not
     known): the first is cheaper steps, the second more tokens in each. proposed is P of the
     side over the compared prompts; 0: it decoded plainly, and a gain is no merit of it.
@@ -63,6 +65,7 @@ class PairResult:
     decode: Finding | None
     wall: Finding | None
     wall_same_prefill: float | None
+    prefill_share: float | None
     throughput_ratio: float | None
     cycle_factor: float | None
     tokens_factor: float | None
@@ -157,6 +160,7 @@ def _result(
         decode=finding,
         wall=judge(_by_round(usable, _wall), margin),
         wall_same_prefill=_estimate(_by_round(usable, _wall_same_prefill)),
+        prefill_share=prefill_share([m.b for m in usable]),
         throughput_ratio=None,
         cycle_factor=_estimate(cycle),
         tokens_factor=_estimate(tokens),

@@ -21,6 +21,9 @@ GATES = (
     "accept_length_regression_pct",
     "evals_regression_pct",
     "tail_p99_over_median",
+    "goodput_ttft_s",
+    "goodput_tpot_ms",
+    "goodput_end_s",
 )
 
 

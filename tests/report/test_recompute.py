@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import random
 import subprocess
@@ -58,6 +59,31 @@ def test_every_figure_is_reached_again_from_the_records(tmp_path: Path, rounds: 
     assert int(said.split()[0].replace(",", "")) > 500
 
 
+def test_a_crossing_and_goodput_are_reached_again(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    longer = editing(
+        where(side="mtp"),
+        timing__tpot_ms=lambda r: r.timing.tpot_ms * (r.tokens / 300) ** 0.9,
+    )
+    run = Maker(
+        sides={"target-only": target(), "mtp": drafting(cycle_ms=20.0, right=[1, 2, 0, 3])},
+        works=(Work("prose", (256, 512, 1024, 2048), 8, (2,)),),
+        rounds=3,
+        clock_noise=lambda *_: rng.uniform(0.99, 1.01),
+        edit=longer,
+    ).build()
+    gates = {"goodput_ttft_s": 0.6, "goodput_tpot_ms": 10.0}
+    plan = dataclasses.replace(run.plan, campaign={**run.plan.campaign, "gates": gates})
+    folder = write_run(dataclasses.replace(run, plan=plan), tmp_path / "run")
+    build_report(folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["crossovers"][0]["bracket"] == [256, 512]
+    assert summary["crossovers"][0]["estimate"]["low"] > 256
+    assert summary["sides"][0]["goodput"]["share"] > 0
+    code, said = recompute(folder)
+    assert code == 0, said
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -67,6 +93,10 @@ def test_every_figure_is_reached_again_from_the_records(tmp_path: Path, rounds: 
         ("pairs", 0, "decode", "high"),
         ("pairs", 1, "cycle_factor"),
         ("pairs", 0, "decode", "outcome"),
+        ("pairs", 0, "decode", "p_holm"),
+        ("sides", 2, "acceptance", "accept_length", "low"),
+        ("sides", 2, "tpot_tail_ms", "over_median"),
+        ("launch_variation", 0, "range"),
     ],
 )
 def test_a_changed_figure_is_seen(tmp_path: Path, path: tuple[str | int, ...]) -> None:
