@@ -46,6 +46,7 @@ def render_html(report: Report) -> str:
         ratio=show.ratio,
         interval=show.interval,
         percent=show.percent,
+        reach=show.reach,
         evidence=evidence_text,
         anchor=anchor,
     )

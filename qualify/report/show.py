@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qualify.analysis.outcomes import Finding
+from qualify.analysis.resampling import Interval
 from qualify.analysis.stats import Summary
 
 ABSENT = "\u2013"
@@ -49,6 +50,10 @@ def interval(finding: Finding | None) -> str:
     if finding is None or finding.low is None or finding.high is None:
         return ""
     return f"{finding.low:.2f} to {finding.high:.2f}"
+
+
+def reach(value: Interval | None) -> str:
+    return "" if value is None else f"{number(value.low)} to {number(value.high)}"
 
 
 def percent(value: float | None) -> str:

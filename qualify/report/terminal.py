@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qualify.checks.verdict import Verdict
+from qualify.printable import printable
 from qualify.report import show
 from qualify.report.assemble import Report
 from qualify.report.quality import changes_in_words, quality_rows
@@ -62,8 +63,8 @@ def _headline(report: Report) -> RenderableType:
     style = _OUTCOME.get(report.outcome.word, "yellow")
     text = Text()
     text.append(report.outcome.word.upper(), style=f"bold {style}")
-    text.append(f"  {report.outcome.sentence}")
-    return Panel(text, title=escape(report.run.id), border_style=style)
+    text.append(f"  {printable(report.outcome.sentence)}")
+    return Panel(text, title=escape(printable(report.run.id)), border_style=style)
 
 
 def _table(*columns: str, figures: tuple[str, ...] = ()) -> Table:
@@ -87,7 +88,7 @@ def _recommendation(report: Report) -> list[RenderableType]:
             line.append(" (not settled: the default)", style="yellow")
         blocks += [
             Padding(line, (0, 0, 0, 1)),
-            Padding(Text(row.why), (0, 0, 0, 4)),
+            Padding(Text(printable(row.why)), (0, 0, 0, 4)),
             Padding(Text(row.sure, style="dim"), (0, 0, 0, 4)),
         ]
     return blocks
@@ -160,7 +161,7 @@ def _quality(report: Report) -> RenderableType:
         shown = escape(name) if name != previous else ""
         previous = name
         if result.passed is None or result.pass_1 is None:
-            why = Text(f"not-run: {result.unfinished}", style=STYLES["not-run"])
+            why = Text(printable(f"not-run: {result.unfinished}"), style=STYLES["not-run"])
             table.add_row(shown, escape(result.side), *("",) * 6, why)
             continue
         figures = [f"{result.passed}/{result.problems}", f"{result.pass_1:.1%}"]
@@ -186,7 +187,7 @@ def _verdicts(report: Report) -> RenderableType:
         told = Text()
         for verdict in open_[:4]:
             told.append(verdict.outcome, style=STYLES[verdict.outcome])
-            told.append(f" {verdict.subject}: {verdict.sentence}\n")
+            told.append(printable(f" {verdict.subject}: {verdict.sentence}\n"))
         if len(open_) > 4:
             told.append(f"and {len(open_) - 4} more, see verdicts.json\n", style="dim")
         told.rstrip()
