@@ -22,17 +22,26 @@ need_root() {
     fi
 }
 
-install() {
+install() { # Debian packages $@, without letting any of them start a service
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod +x $policy
+        trap "rm -f $policy" EXIT
+    fi
+    apt-get update -qq >&2
+    apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+tools() { # what the tests run by hand, on ports of their own: a registry and an sshd
     local missing=()
-    command -v dockerd >/dev/null || missing+=(docker.io iptables)
-    [ -x /usr/bin/python3 ] || missing+=(python3)
     command -v docker-registry >/dev/null || missing+=(docker-registry)
+    [ -x /usr/sbin/sshd ] || missing+=(openssh-server openssh-client)
     if ((${#missing[@]})); then
-        say "installing ${missing[*]}"
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq >&2
-        # docker-registry is only run by hand, on a port that a test picks.
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+        need_root
+        install "${missing[@]}"
     fi
 }
 
@@ -62,16 +71,17 @@ start() {
         say "using the Docker Engine that was started before"
     else
         need_root
-        install
+        command -v dockerd >/dev/null || install docker.io iptables
         host=unix://$socket
         start_daemon
     fi
     if ! docker --host "$host" image inspect "$base" >/dev/null 2>&1; then
         need_root
-        [ -x /usr/bin/python3 ] || install
+        [ -x /usr/bin/python3 ] || install python3
         say "importing $base from this machine's own packages"
         /usr/bin/python3 "$here/base_image.py" | docker --host "$host" import - "$base" >&2
     fi
+    tools
     echo "DOCKER_HOST=$host"
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+
+from qualify.client.values import finite
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -70,8 +73,8 @@ class Control:
             return Answer(None, f"{type(error).__name__}: {error}" if str(error) else repr(error))
         text = reply.text
         try:
-            return Answer(reply.status_code, text, json.loads(text))
-        except ValueError:
+            return Answer(reply.status_code, text, finite(json.loads(text)))
+        except (ValueError, RecursionError):
             return Answer(reply.status_code, text)
 
     async def close(self) -> None:
@@ -82,7 +85,8 @@ def integer(value: Any) -> int | None:
     """`value` as a count, or None when it is no whole number of at least zero."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if value == value and value >= 0 and value == int(value) else None
+    whole = math.isfinite(value) and value >= 0 and value == int(value)
+    return int(value) if whole else None
 
 
 def first_integer(source: Mapping[str, Any], *names: str) -> int | None:

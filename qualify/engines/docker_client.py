@@ -10,6 +10,7 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+from qualify.engines.docker_ssh import ForwardedSocket, closing_with, remote_socket
 from qualify.errors import EngineError
 
 TIMEOUT_S = 60.0  # of one call; waiting and following have none
@@ -58,10 +59,18 @@ def connect() -> Any:
             f"DOCKER_HOST is {host}: measured requests go to 127.0.0.1 only.",
             "Write DOCKER_HOST=ssh://USER@HOST: requests then go through a tunnel.",
         )
+    target = ssh_target(host)
+    socket = ForwardedSocket(target, remote_socket(host)) if target is not None else None
     try:
-        client = docker.from_env(timeout=TIMEOUT_S, use_ssh_client=True)
+        if socket is not None:
+            local = docker.DockerClient(base_url=f"unix://{socket.path}", timeout=TIMEOUT_S)
+            client = closing_with(local, socket)
+        else:
+            client = docker.from_env(timeout=TIMEOUT_S)
         client.ping()
     except (docker.errors.DockerException, OSError, ValueError) as error:
+        if socket is not None:
+            socket.close()
         raise EngineError(
             f"No Docker Engine answers at {host}: {_short(error)}.",
             "Start it (systemctl start docker), or set DOCKER_HOST to where one runs; your user "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import psutil
 
 from qualify.engines.docker_client import connect, docker_py, reason
 from qualify.engines.docker_image import LocalImage
-from qualify.engines.docker_logs import LogFollower
+from qualify.engines.docker_logs import LogFollower, LogStream
 from qualify.engines.docker_start import Created, start_container
 from qualify.engines.exits import EngineExit
 from qualify.engines.resolve import ResolvedLaunch
@@ -132,8 +132,9 @@ class EngineContainer:
             if self.exit is not None:
                 self._ended.set()
 
-    def _open_log(self, since: int | None, follow: bool) -> Any:
-        return connect().api.logs(
+    def _open_log(self, since: int | None, follow: bool) -> LogStream:
+        client = connect()
+        stream = client.api.logs(
             self.created.id,
             stdout=True,
             stderr=True,
@@ -142,6 +143,7 @@ class EngineContainer:
             timestamps=True,
             since=since,
         )
+        return _LogStream(client, stream)
 
     def _end(self) -> None:
         """Blocking. Nothing here raises: the campaign's results are on disk already."""
@@ -203,6 +205,22 @@ def _remove(client: Any, container_id: str) -> None:
     except docker_py().errors.APIError as error:
         if error.status_code not in (404, 409):  # gone, or being removed
             raise RuntimeError(reason(error)) from error
+
+
+class _LogStream:
+    """Frames of one stream; closing it closes its connection."""
+
+    def __init__(self, client: Any, stream: Any) -> None:
+        self._client, self._stream = client, stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._stream)
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._client.close()
 
 
 class _closing:

@@ -27,9 +27,10 @@ class Tunnel:
         """Raises EngineError when ssh does not come up. The ssh process ends with the block."""
         port = free_port()
         process = await asyncio.create_subprocess_exec(
-            *("ssh", "-N", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"),
-            *("-L", f"127.0.0.1:{port}:127.0.0.1:{remote_port}", *target),
-            stdin=asyncio.subprocess.DEVNULL,
+            *("ssh", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"),
+            # `cat` ends with its input, and that with this process, however it ends.
+            *("-L", f"127.0.0.1:{port}:127.0.0.1:{remote_port}", *target, "cat"),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )

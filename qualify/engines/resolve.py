@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from qualify.engines.address import base_url
 from qualify.engines.definition import DefinitionError
 from qualify.engines.docker_line import run_line
 from qualify.engines.docker_nouns import ContainerPlan, ImagePin
@@ -139,6 +140,8 @@ def resolve(
                 f"Engine {spec.name} is one that already runs, and no address is given.",
                 "Add --attach URL, or url: under launch.attach in its engine.yaml.",
             )
+    if url is not None:
+        url = base_url(url)
     env_set = {k: fill(v, values) for k, v in {**spec.harness.env, **own_env}.items()}
     added = Additions(
         {k: v for k, v in spec.harness.args.items() if k not in own},
@@ -159,7 +162,7 @@ def resolve(
         cwd=cwd,
         host=host,
         port=process.port if process is not None else docker.port if docker is not None else None,
-        url=url.rstrip("/") if url is not None else None,
+        url=url,
         model=path,
         alias=alias,
         tokenizer=tokenizer or (path if spec.tokenizer in (None, "model") else spec.tokenizer),

@@ -17,7 +17,7 @@ from qualify.engines.process import EngineProcess, log_tail
 from qualify.engines.protocol import EngineProtocol
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.started import StartedEngine
-from qualify.errors import EngineError, UsageError
+from qualify.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,6 @@ async def launch(
     """
     if resolved.kind == "attach":
         assert resolved.url is not None
-        _check_url(resolved.url)
         protocol = protocol_for(resolved, resolved.url)
         try:
             yield RunningServer(launch_id, resolved, resolved.url, protocol, None, None, None)
@@ -112,14 +111,6 @@ async def launch(
             await process.stop()
         finally:
             await protocol.close()
-
-
-def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"{url!r} is not the address of a server.", "Write it as http://127.0.0.1:30000."
-        )
 
 
 def _check_module(resolved: ResolvedLaunch) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 
 from qualify.engines.llamacpp import LlamaCppProtocol
 from qualify.errors import CellError
+from qualify.records.codec import to_line
 from tests.engines.protocols import GREEDY, Desk, body_of, prompt, sse
 
 URL = "http://127.0.0.1:8080"
@@ -125,3 +127,16 @@ def test_what_the_server_does_not_say_is_none() -> None:
     assert (info.model, info.context_tokens, info.pool_tokens) == (None, None, None)
     assert asyncio.run(llamacpp().counters()) is None
     assert asyncio.run(llamacpp().count_tokens("x")) is None
+
+
+def test_numbers_that_are_none_are_unknown_sizes_and_stay_out_of_what_is_kept() -> None:
+    said = '{"total_slots": Infinity, "default_generation_settings": {"n_ctx": NaN}, "x": 1e999}'
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=said))
+    info = asyncio.run(LlamaCppProtocol(URL, transport=transport).describe())
+    assert (info.context_tokens, info.max_running) == (None, None)
+    assert info.raw["props"] == {
+        "total_slots": None,
+        "default_generation_settings": {"n_ctx": None},
+        "x": None,
+    }
+    to_line(info)  # raises on NaN
