@@ -14,7 +14,7 @@ PACKAGE = Path(qualify.__file__).parent
 
 # From the bottom up. A layer may import itself and what stands above it in this list.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("qualify.errors", "qualify.paths"),
+    ("qualify.errors", "qualify.paths", "qualify.printable"),
     (
         "qualify.records.schema",
         "qualify.checks.verdict",

@@ -14,6 +14,7 @@ from typing import Any
 from qualify.campaign.document import Document
 from qualify.campaign.faults import Path
 from qualify.campaign.rules import listed, mapped
+from qualify.printable import printable
 
 LONGEST = 100  # characters: a launch's log is called by them, and a file name has 255 bytes
 MOST_ROUNDS = 1_000
@@ -23,24 +24,32 @@ _PLAIN = re.compile(r"\w[\w.-]*")
 
 def check_names(document: Document) -> None:
     """Note names that cannot be file names, empty references and impossible quantities."""
-    for path, what, name in _named(document):
-        if len(name) > LONGEST:
+    for path, what, given in _named(document):
+        if len(given) > LONGEST:
             document.fault(
                 path,
-                f"the name of {what} has {len(name)} characters",
+                f"the name of {what} has {len(given)} characters",
                 f"Write at most {LONGEST}: folders and logs are called by it.",
             )
     _campaign(document)
-    for name in mapped(document.value.get("variants")):
+    for variant in mapped(document.value.get("variants")):
         # Those that `rules` refuses for what they mean here are told once, by it.
-        if not _PLAIN.fullmatch(name) and not (set("/#") & set(name)) and name == name.strip():
-            _refuse(document, ("variants", name), f"`{_shown(name)}` cannot be a variant's name")
+        if (
+            not _PLAIN.fullmatch(variant)
+            and not (set("/#") & set(variant))
+            and variant == variant.strip()
+        ):
+            _refuse(
+                document,
+                ("variants", variant),
+                f"`{printable(variant)}` cannot be a variant's name",
+            )
     for index, workload in enumerate(listed(document.value.get("workloads"))):
         name = mapped(workload).get("name")
         if isinstance(name, str) and not _PLAIN.fullmatch(name) and not (set("@/# \t") & set(name)):
-            path = ("workloads", index, "name")
             if name:
-                _refuse(document, path, f'"{_shown(name)}" cannot be a workload\'s name')
+                at = ("workloads", index, "name")
+                _refuse(document, at, f'"{printable(name)}" cannot be a workload\'s name')
     _references(document)
     _quantities(document)
     _evals(document)
@@ -67,7 +76,7 @@ def _campaign(document: Document) -> None:
     elif not name.isprintable():
         document.fault(
             ("campaign",),
-            f"`{_shown(name)}` has unprintable characters in it",
+            f"`{printable(name)}` has unprintable characters in it",
             "Write a name of one line that a terminal can show.",
         )
 
@@ -119,8 +128,3 @@ def _refuse(document: Document, path: Path, sentence: str) -> None:
         sentence,
         "Use letters, digits, `-`, `_` and `.`, beginning with a letter or digit.",
     )
-
-
-def _shown(name: str) -> str:
-    """Escapes what a terminal would obey."""
-    return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")

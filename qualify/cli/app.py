@@ -14,6 +14,7 @@ import click
 
 from qualify import __version__
 from qualify.errors import ExitCode, QualifyError
+from qualify.printable import printable
 
 # name -> (module, what the overview says); the module's `command` is the command itself.
 COMMANDS = {
@@ -114,6 +115,6 @@ def _invoke(argv: list[str]) -> int:
 
 
 def _say(sentence: str, remedy: str) -> None:
-    click.secho(sentence, fg="red", err=True)
+    click.secho(printable(sentence), fg="red", err=True)
     if remedy:
-        click.echo(f"  {remedy}", err=True)
+        click.echo(f"  {printable(remedy)}", err=True)

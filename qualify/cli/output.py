@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from qualify.printable import printable
+
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; no NaN ever leaves this program."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON document on stdout, in ASCII so that no locale can break it; never a NaN."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def console(*, err: bool = False) -> Any:
@@ -22,7 +24,7 @@ def console(*, err: bool = False) -> Any:
 
 
 def warn(text: str) -> None:
-    click.secho(f"warning: {text}", fg="yellow", err=True)
+    click.secho(f"warning: {printable(text)}", fg="yellow", err=True)
 
 
 def is_interactive() -> bool:

@@ -15,7 +15,7 @@ from qualify.client.plausible import hidden_tokens
 from qualify.client.reply import RawReply, Reply
 from qualify.client.sse import SseError, SseEvent, SseParser
 from qualify.client.tally import Tally
-from qualify.client.values import quote
+from qualify.client.values import finite, quote
 from qualify.records.schema import Failure
 
 _ENDS = {
@@ -214,6 +214,6 @@ def _reply(raw: RawReply, tally: Tally, failure: Failure | None) -> Reply:
         t_end_s=raw.t_end_s,
         started_at=raw.started_at,
         notes=tuple(notes),
-        extras=tally.extras,
+        extras=finite(tally.extras),
         timing_undefined=undefined,
     )

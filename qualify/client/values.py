@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,20 @@ def ids(value: Any) -> tuple[int, ...] | None:
     if any(isinstance(i, bool) or not isinstance(i, int) for i in value):
         return None
     return tuple(value)
+
+
+def finite(value: Any) -> Any:
+    """Parsed JSON with null for each number that is none: JSON readers accept NaN, Infinity and
+    1e999, servers send them, and no file of a run may hold them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(finite(item) for item in value)
+    return value
 
 
 _EMPTY: Mapping[str, Any] = {}

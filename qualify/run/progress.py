@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from qualify.printable import printable
 from qualify.run import events as e
 
 
@@ -63,6 +64,11 @@ class Tally:
 
 def line(event: e.Event) -> str | None:
     """One event as one plain line, or None where it is not worth one."""
+    text = _line(event)
+    return None if text is None else printable(text)
+
+
+def _line(event: e.Event) -> str | None:
     match event:
         case e.RunStarted():
             done = f", {event.cells_done} done before" if event.cells_done else ""

@@ -205,3 +205,10 @@ def test_the_token_that_ended_generation_may_go_unnamed() -> None:
     last = {"text": "ab", "output_ids": [1, 2], "meta_info": end}
     reply = fold_sglang(events((1, first), (2, last), (3, "[DONE]")))
     assert (reply.failure, reply.ids, reply.notes) == (None, (1, 2), ())
+
+
+def test_numbers_that_are_none_are_kept_as_unknown_and_not_as_numbers() -> None:
+    """json reads NaN and 1e999; a record that held one could not be written (rule 12)."""
+    kept = llamacpp(timings={"cache_n": 0, "predicted_ms": float("inf"), "a": [float("nan"), 1.5]})
+    extras = fold_llamacpp(kept).extras
+    assert extras["timings"] == {"cache_n": 0, "predicted_ms": None, "a": [None, 1.5]}

@@ -279,3 +279,16 @@ def test_a_missing_cell_is_seen_as_missing(tmp_path: Path) -> None:
     assert "missing" in page
     mixed = report.analysis.recommendation[-1]
     assert mixed.mode in ("target-only", "ngram")
+
+
+def test_what_a_server_said_cannot_command_the_terminal() -> None:
+    said = "\x1b]0;owned\x07\x1b[2J\x1b[31mall is well\r"
+    edit = editing(where(), ok=False, failure=Failure("http-error", said))
+    run = Maker(sides={"target-only": target()}, edit=edit, works=(Work(count=2),)).build()
+    launches = tuple(
+        dataclasses.replace(entry, status="failed", reason=said) for entry in run.launches
+    )
+    report = assemble(dataclasses.replace(run, launches=launches))
+    out = StringIO()
+    print_report(report, Console(file=out, width=120, force_terminal=False))
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", out.getvalue())
