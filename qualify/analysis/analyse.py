@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qualify.analysis.bands import Band, bands
 from qualify.analysis.crossover import Crossover, crossovers
 from qualify.analysis.margin import DEFAULT_MARGIN, Margin, margin_of
 from qualify.analysis.pairs import PairResult, all_pairs, corrected, self_pairs
@@ -29,6 +30,7 @@ class Analysis:
     self_pairs: tuple[PairResult, ...]
     crossovers: tuple[Crossover, ...]
     recommendation: tuple[Row, ...]
+    bands: tuple[Band, ...]
     launch_variation: tuple[Launches, ...]
     drift: tuple[Drift, ...]
     machine: tuple[Machine, ...]
@@ -40,14 +42,17 @@ def analyse(run: Run, verdicts: Sequence[Verdict]) -> Analysis:
     own = tuple(self_pairs(run, DEFAULT_MARGIN))
     margin = margin_of(run.plan, own, all_pairs(run, DEFAULT_MARGIN))
     pairs = tuple(corrected(all_pairs(run, margin.value)))
+    sides = tuple(side_cells(run))
+    rows = tuple(recommend(run.plan, cells, pairs, verdicts))
     return Analysis(
         margin,
         cells,
-        tuple(side_cells(run)),
+        sides,
         pairs,
         own,
         tuple(crossovers(pairs)),
-        tuple(recommend(run.plan, cells, pairs, verdicts)),
+        rows,
+        tuple(bands(run.plan.baseline, rows, pairs, sides)),
         tuple(launches_of(run)),
         tuple(drifts_of(run)),
         tuple(machine_of(run)),
