@@ -46,10 +46,11 @@ def check_names(document: Document) -> None:
             )
     for index, workload in enumerate(listed(document.value.get("workloads"))):
         name = mapped(workload).get("name")
-        if isinstance(name, str) and not _PLAIN.fullmatch(name) and not (set("@/# \t") & set(name)):
-            if name:
-                at = ("workloads", index, "name")
-                _refuse(document, at, f'"{printable(name)}" cannot be a workload\'s name')
+        if not isinstance(name, str) or not name or set("@/# \t") & set(name):
+            continue
+        if not _PLAIN.fullmatch(name):
+            at = ("workloads", index, "name")
+            _refuse(document, at, f'"{printable(name)}" cannot be a workload\'s name')
     _references(document)
     _quantities(document)
     _evals(document)
