@@ -111,8 +111,8 @@ def either(pair: PairResult, mode: str | None) -> str:
     assert pair.wall is not None
     share = "" if pair.prefill_share is None else f": {pair.prefill_share:.0%} of it is prefill"
     return (
-        f"either for a single whole answer ({times(pair.wall.ratio)}, tied{share}); {mode} for "
-        f"decode"
+        f"Either for a single whole answer ({times(pair.wall.ratio)}, tied{share}); {mode} for "
+        f"decode."
     )
 
 

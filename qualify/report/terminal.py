@@ -12,6 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from qualify.analysis.bands import MEASURED
+from qualify.analysis.recommend import MIXED
 from qualify.checks.verdict import Verdict
 from qualify.printable import printable
 from qualify.report import show
@@ -79,17 +81,19 @@ def _table(*columns: str, figures: tuple[str, ...] = ()) -> Table:
 def _recommendation(report: Report) -> list[RenderableType]:
     """A block a row, not a table: its reasons are sentences, and terminals are narrow."""
     blocks: list[RenderableType] = [_title("Which mode")]
-    for row in report.analysis.recommendation:
-        line = Text(f"{row.cell or row.workload}: ")
-        line.append(row.mode or "none", style="bold green" if row.mode else "bold red")
-        if row.also:
-            line.append(f" (or {', '.join(row.also)})", style="cyan")
-        if row.mode and not row.settled:
-            line.append(" (not settled: the default)", style="yellow")
+    for band in report.analysis.bands:
+        line = Text(f"{band.name}: ")
+        line.append(band.mode or "none", style="bold green" if band.mode else "bold red")
+        if band.also:
+            line.append(f" (or {', '.join(band.also)})", style="cyan")
+        if band.mode and not band.settled:
+            default = band.kind in (MEASURED, MIXED)
+            line.append(" (not settled: the default)" if default else " (to be tested)", "yellow")
+        said = " ".join(filter(None, (band.why, band.whole_answer)))
         blocks += [
             Padding(line, (0, 0, 0, 1)),
-            Padding(Text(printable(row.why)), (0, 0, 0, 4)),
-            Padding(Text(row.sure, style="dim"), (0, 0, 0, 4)),
+            Padding(Text(said), (0, 0, 0, 4)),
+            Padding(Text(band.sure, style="dim"), (0, 0, 0, 4)),
         ]
     return blocks
 

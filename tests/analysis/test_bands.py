@@ -80,7 +80,7 @@ def test_the_articles_directions_give_its_eight_rows() -> None:
     tied, _, _, boundary, retrieval, repeated, mixed, accepted = table
     assert "effectively tied" in tied.why
     assert retrieval.whole_answer is not None
-    assert "either for a single whole answer" in retrieval.whole_answer
+    assert "Either for a single whole answer" in retrieval.whole_answer
     assert "mtp for decode" in retrieval.whole_answer
     assert "Later turns do not pay the prefill again" in repeated.why
     assert not repeated.settled
