@@ -108,9 +108,8 @@ def test_an_attached_server_is_described_and_never_stopped(tmp_path: Path) -> No
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     toy(tmp_path)
-    resolved = resolve(load_engine(tmp_path), "target-only", attach_url="localhost:30000")
     with pytest.raises(UsageError, match=r"http://127\.0\.0\.1"):
-        ready(resolved, tmp_path)
+        resolve(load_engine(tmp_path), "target-only", attach_url="localhost:30000")
 
 
 def test_a_missing_module_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_an_address_attaches_instead_of_starting(tmp_path: Path) -> None:
 
 def test_a_missing_model_is_refused_with_what_to_write() -> None:
     with pytest.raises(UsageError, match="model: PATH"):
-        resolve(load_engine("cuda"), "target-only")
+        resolve(load_engine("sglang"), "target-only")
 
 
 def test_a_given_model_replaces_the_definitions_own(tmp_path: Path) -> None:

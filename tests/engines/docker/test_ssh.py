@@ -114,7 +114,7 @@ def test_a_machine_that_does_not_answer_is_said(
     other_machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"ssh://root@127.0.0.1:{free_port()}")
-    with pytest.raises(EngineError, match="No Docker Engine answers at 127.0.0.1: ssh said .*refused"):
+    with pytest.raises(EngineError, match=r"No Docker Engine answers .*Connection refused"):
         asyncio.run(_enter(tmp_path))
 
 
