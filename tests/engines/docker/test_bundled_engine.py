@@ -21,6 +21,7 @@ from tests.engines.docker.conftest import BASE
 ROOT = Path(__file__).parents[3]
 WHEELS = os.environ.get("QUALIFY_WHEELS")
 NEEDED_S = 900
+pytestmark = pytest.mark.timeout(NEEDED_S)  # the image's first build takes minutes
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,6 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.timeout(NEEDED_S)
 def test_a_campaign_qualifies_the_bundled_engine_in_its_container(
     docker: Any, alone: None, image: str, tmp_path: Path
 ) -> None:
