@@ -21,6 +21,7 @@ COMMANDS = {
     "run": ("qualify.cli.run", "Measure a campaign and judge it."),
     "plan": ("qualify.cli.plan", "Show what a campaign would send, and how long it takes."),
     "report": ("qualify.cli.report", "Make a run's report again, or show it."),
+    "recommend": ("qualify.cli.recommend", "Which mode to serve, from a run."),
     "campaign": ("qualify.cli.campaign", "Check a campaign file; print its JSON Schema."),
     "engines": ("qualify.cli.engines", "List engines, show one, print its start command."),
     "doctor": ("qualify.cli.doctor", "Is this machine ready, and is anything left running?"),

@@ -57,6 +57,11 @@ def render(report: Report, width: int = 100) -> RenderableType:
     return Group(*parts)
 
 
+def which_mode(report: Report) -> RenderableType:
+    """The recommendation table alone."""
+    return Group(*_recommendation(report))
+
+
 def _title(text: str) -> Text:
     return Text(text, style="bold")
 
