@@ -236,6 +236,7 @@ def report(
     *,
     recall_lengths: list[int],
     prompts: int,
+    chat_prompts: int = 64,
     filler: Ids | None = None,
     note: object = None,
 ) -> dict[str, object]:
@@ -253,7 +254,7 @@ def report(
             for name, ids in streams.items()
         }
         say(mtp_agreement=figures["mtp_agreement"])
-    figures["chat"] = chat_figures(model, encode, run)
+    figures["chat"] = chat_figures(model, encode, run, chat_prompts)
     say(chat=figures["chat"])
     scores = []
     for tokens in recall_lengths:

@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps-per-phase", type=int, help="shorten every phase (a trial)")
     parser.add_argument("--recall-lengths", default="1024,2048,4096,8192")
     parser.add_argument("--recall-prompts", type=int, default=10)
+    parser.add_argument("--chat-prompts", type=int, default=64)
     parser.add_argument("--filler", type=Path, help="token stream for recall beyond the held-out")
     parser.add_argument("--compile-cache", type=Path)
     return parser.parse_args()
@@ -163,6 +164,7 @@ def evaluate_all(
         run,
         recall_lengths=[int(part) for part in options.recall_lengths.split(",") if part],
         prompts=options.recall_prompts,
+        chat_prompts=options.chat_prompts,
         filler=read_stream(options.filler) if options.filler else None,
         note=place.note,
     )
