@@ -16,6 +16,7 @@ from specdec.http.chat import chat_completions
 from specdec.http.completions import completions
 from specdec.http.errors import ApiError, error_response, on_api_error, on_unexpected
 from specdec.http.generate import generate
+from specdec.http.loads import loads
 from specdec.http.state import ServerState
 from specdec.http.tokens import detokenize, tokenize
 from specdec.metrics import Constants, Snapshot
@@ -41,7 +42,7 @@ ROUTES: tuple[tuple[str, tuple[str, ...], Endpoint], ...] = (
     ("/v1/tokenize", ("POST",), tokenize),
     ("/detokenize", ("POST",), detokenize),
     ("/v1/detokenize", ("POST",), detokenize),
-    ("/v1/loads", ("GET",), control.loads),
+    ("/v1/loads", ("GET",), loads),
     ("/v1/models", ("GET",), control.models),
     ("/v1/completions", ("POST",), completions),
     ("/v1/chat/completions", ("POST",), chat_completions),

@@ -51,6 +51,22 @@ def test_models_lists_the_one_model(live: Live) -> None:
     assert (card["id"], card["max_model_len"]) == ("tiny", 512)
 
 
+def test_loads_has_the_sections_that_are_asked_for(live: Live) -> None:
+    (entry,) = live.client.get("/v1/loads").json()["loads"]
+    assert entry["num_running_reqs"] == entry["queues"]["waiting"] == 0
+    assert entry["memory"]["token_capacity"] == entry["max_total_num_tokens"] == 1024
+    (entry,) = live.client.get("/v1/loads?include=core,spec").json()["loads"]
+    assert "speculative" in entry
+    assert not {"memory", "queues"} & set(entry)
+
+
+@pytest.mark.parametrize("query", ["include=bogus", "format=xml", "dp_rank=1"])
+def test_loads_refuses_a_query_that_it_would_have_to_ignore(live: Live, query: str) -> None:
+    answer = live.client.get(f"/v1/loads?{query}")
+    assert answer.status_code == 400
+    assert f"'{query.split('=')[0]}'" in answer.json()["message"]
+
+
 def test_an_unknown_path_is_a_sentence(live: Live) -> None:
     answer = live.client.get("/nothing/here")
     assert answer.status_code == 404

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 from starlette.requests import Request
@@ -148,31 +147,6 @@ def _internal_state(state: ServerState) -> dict[str, Any]:
         "prefix_snapshot_bytes": cache.snapshot_bytes,
         "num_retractions": scheduler.totals.retractions,
     }
-
-
-async def loads(request: Request) -> JSONResponse:
-    """`/v1/loads`: how busy the server is, in SGLang's layout (format json)."""
-    state = state_of(request)
-    scheduler, info = state.engine.scheduler, state.engine.info
-    load, reporter = scheduler.load, scheduler.reporter
-    entry = {
-        "dp_rank": 0,
-        "num_running_reqs": load.running,
-        "num_waiting_reqs": load.queued,
-        "num_used_tokens": load.used_tokens,
-        "num_total_tokens": load.used_tokens,
-        "max_total_num_tokens": load.total_tokens,
-        "max_running_requests": info.max_running_requests,
-        "token_usage": load.token_usage,
-        "gen_throughput": reporter.gen_throughput,
-        "cache_hit_rate": reporter.cache_hit_rate,
-        "speculative": {
-            "accept_length": reporter.interval_accept_length,
-            "accept_rate": reporter.interval_accept_rate,
-        },
-        "queues": {"waiting": load.queued},
-    }
-    return JSONResponse({"timestamp": time.time(), "version": __version__, "loads": [entry]})
 
 
 async def models(request: Request) -> JSONResponse:
