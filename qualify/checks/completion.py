@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from qualify.checks.select import by_side_and_cell, plan_launch_id, plural, subject
+from qualify.checks.select import Place, by_side_and_cell, plan_launch_id, plural, subject
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Outcome, Verdict
 from qualify.records.run import Run
+
+
+def _asked(place: Place) -> int:
+    return place.end.requests if place.end is not None else 0
+
+
+def _lost(place: Place) -> bool:
+    """Do the records differ from what was counted when the cell ended? A damaged file, or one
+    that was changed afterwards, must not look like a measurement of what is left."""
+    end = place.end
+    return end is not None and (len(place.records), sum(r.ok for r in place.records)) != (
+        end.requests,
+        end.ok,
+    )
 
 
 def check(run: Run, settings: Settings) -> list[Verdict]:
@@ -28,6 +42,14 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             why = "; ".join(f"{k}: {v}" for k, v in reasons.items() if v)
             sentence = (
                 f"Measured in {len(finished)} of {plural(len(group), 'launch', 'launches')}. {why}"
+            )
+        elif lost := [p for p in finished if _lost(p)]:
+            outcome = "inconclusive"
+            place = lost[0]
+            sentence = (
+                f"{place.launch.id} measured {plural(_asked(place), 'request')}, and "
+                f"{plural(len(place.records), 'record')} of them can be read: the rest was lost "
+                f"after measuring."
             )
         elif missing:
             outcome = "not-run"

@@ -45,6 +45,13 @@ def from_dict(cls: type[T], data: Any) -> T:
     return result
 
 
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
 def from_line(cls: type[T], line: bytes) -> T:
+    """Raises ValueError where the line is no such object, and where it holds NaN or Infinity."""
+    if b"NaN" in line or b"Infinity" in line:  # a text may name them; a number may not be one
+        json.loads(line, parse_constant=_refuse)
     result: T = _adapter(cast(Any, cls)).validate_json(line)
     return result

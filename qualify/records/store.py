@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from qualify.errors import UsageError
 from qualify.evals.nouns import Completion, Score
 from qualify.plan import Plan
@@ -139,7 +141,7 @@ def read_json(path: Path) -> Any:
     """Raises UsageError with a remedy where the file is missing or broken."""
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{path.parent} is not a run: it has no {path.name}",
             "Give the folder of a run, such as reports/quickstart-20260101-120000.",
@@ -150,11 +152,37 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
+def read_plan(folder: Path) -> Plan:
+    """Raises UsageError with a remedy where the plan is missing, broken or no plan."""
+    path = folder / PLAN
+    try:
+        return from_dict(Plan, read_json(path))
+    except ValidationError as error:
+        raise _other(path, "plan", error) from None
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    path = folder / META
+    try:
+        return from_dict(dict[str, Any], read_json(path))
+    except ValidationError as error:
+        raise _other(path, "description of a run", error) from None
+
+
+def _other(path: Path, what: str, error: ValidationError) -> UsageError:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the whole of it"
+    return UsageError(
+        f"{path} is no {what} that this version reads: {where}: {first['msg']}.",
+        "Restore it from a copy, or run the campaign again.",
+    )
+
+
 def load_run(folder: Path) -> Run:
     """Read a run back. For each planned cell the finished attempt stands, else the last
     failed one; records of any other attempt are kept as superseded."""
-    meta = read_json(folder / META)
-    plan = from_dict(Plan, read_json(folder / PLAN))
+    meta = _read_meta(folder)
+    plan = read_plan(folder)
     damage: list[str] = []
     launches = tuple(read_lines(LaunchRecord, folder / LAUNCHES, damage))
     ends = list(read_lines(CellEnd, folder / CELLS, damage))

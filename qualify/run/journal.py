@@ -42,7 +42,8 @@ class Journal:
         self.damage = tuple(damage)
 
     def _saw_attempt(self, attempt: str) -> None:
-        planned, number = planned_launch(attempt), int(attempt.rsplit("#", 1)[1])
+        planned, said = planned_launch(attempt), attempt.rpartition("#")[2]
+        number = int(said) if said.isdecimal() else 0
         self._attempts[planned] = max(self._attempts.get(planned, 0), number)
 
     def _supersede(self, records: Iterable[Record]) -> None:

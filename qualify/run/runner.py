@@ -20,13 +20,14 @@ from qualify.engines.owned import Swept, sweep
 from qualify.engines.ready import wait_ready
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.server import RunningServer, launch
-from qualify.errors import EngineError, ExitCode, UsageError
+from qualify.errors import CellError, EngineError, ExitCode, UsageError
 from qualify.evals.planned import Bench
 from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan
 from qualify.planning.identity import refuse_changed
+from qualify.prompts.prompt import PromptSpec
 from qualify.prompts.tokens import Tokenizer
-from qualify.records.codec import from_dict, to_dict
-from qualify.records.store import META, PLAN, Store, read_json
+from qualify.records.codec import to_dict
+from qualify.records.store import META, PLAN, Store, read_plan
 from qualify.run import events as e
 from qualify.run.cell import Interrupted, measure_cell
 from qualify.run.desk import Desk
@@ -85,11 +86,12 @@ def run_campaign(
             f"{out} already holds a run.", "Add --resume to go on with it, or choose another --out."
         )
     if resume:
-        refuse_changed(from_dict(Plan, read_json(out / PLAN)), plan)
+        refuse_changed(read_plan(out), plan)
     with Store(out) as store:
         for left in (*_left_containers(resolved), *sweep(out)):
             watch(e.Note(f"left by an earlier start of {left.launch}: {left.note}"))
-        if not resume:
+        if not resume or not (out / META).exists():
+            # Without run.json an earlier start was killed before it had said all of this.
             _write_start(store, plan, campaign_file)
         journal = Journal(store, store.folder.name)
         for text in journal.damage:
@@ -160,7 +162,7 @@ class _Runner:
             for cell in open_cells:
                 for spec in (cell.prompts, cell.warmup):
                     if spec is not None and not self.stop.is_set():
-                        await asyncio.to_thread(self.shelf.get, spec)
+                        await self._build(spec)
             for position, (item, cells) in enumerate(todo, start=1):
                 if not self.stop.is_set():
                     self.watch(e.LaunchStarting(item.id, item.side.name, position, len(todo)))
@@ -174,6 +176,13 @@ class _Runner:
             tuple(self.failures),
             self.desk.answered(),
         )
+
+    async def _build(self, spec: PromptSpec) -> None:
+        """What cannot be built is the campaign's fault, and nothing has been measured yet."""
+        try:
+            await asyncio.to_thread(self.shelf.get, spec)
+        except CellError as error:
+            raise UsageError(error.message, error.remedy) from error
 
     async def _launch(self, item: LaunchPlan, waiting: list[CellPlan | EvalPlan]) -> None:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""

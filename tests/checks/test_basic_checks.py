@@ -215,3 +215,20 @@ def test_a_mode_that_the_engine_calls_a_lookup_is_one_whatever_its_name() -> Non
     assert drafter_of(plan, "copycat") == "model"
     named = dataclasses.replace(plan, engine={"modes": {"copycat": {"drafter": "ngram"}}})
     assert drafter_of(named, "copycat") == "lookup"
+
+
+def test_a_finished_cell_of_which_a_record_is_gone_is_not_taken_for_complete() -> None:
+    run = Maker(sides=PAIR).build()
+    gone = next(r for r in run.records if r.phase == "measured" and r.side == "mtp")
+    cut = dataclasses.replace(
+        run, records=tuple(r for r in run.records if r is not gone), damage=("records.jsonl: cut",)
+    )
+    found = of(completion.check(cut, S), f"mtp, {gone.cell}")
+    assert found.outcome == "inconclusive"
+    assert "lost after measuring" in found.sentence
+
+
+def test_a_finished_cell_whose_records_were_doubled_is_not_taken_for_more_evidence() -> None:
+    run = Maker(sides=PAIR).build()
+    doubled = dataclasses.replace(run, records=(*run.records, *run.records))
+    assert outcomes(completion.check(doubled, S)) == {"inconclusive"}

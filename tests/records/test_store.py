@@ -205,3 +205,35 @@ def test_a_writer_killed_at_any_moment_leaves_whole_lines_and_at_most_one_cut(
         assert indexes == list(range(len(indexes)))
         assert len(indexes) > 1
         assert len(run.damage) <= 1
+
+
+@pytest.mark.parametrize("broken", ["{}", "[]", "null", '{"hash": 1}', '"plan"'])
+@pytest.mark.parametrize("name", ["plan.json", "run.json"])
+def test_json_that_is_no_plan_or_no_run_is_refused_with_a_remedy(
+    tmp_path: Path, name: str, broken: str
+) -> None:
+    with write_run(tmp_path, make_plan()) as store:
+        store.append(make_record())
+    (tmp_path / name).write_text(broken)
+    if name == "run.json" and broken.startswith("{"):
+        load_run(tmp_path)  # its keys inform, none is needed
+        return
+    with pytest.raises(UsageError, match="run the campaign again"):
+        load_run(tmp_path)
+
+
+def test_a_file_in_place_of_a_runs_folder_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is not a run"):
+        load_run(tmp_path / "file")
+
+
+def test_a_line_that_holds_nan_is_damage_and_a_text_that_names_it_is_not(tmp_path: Path) -> None:
+    good = dataclasses.replace(make_record(), output_text="NaN and Infinity")
+    with write_run(tmp_path, make_plan()) as store:
+        store.append(good)
+    with (tmp_path / "records.jsonl").open("ab") as file:
+        file.write(to_line(make_record(index=1)).replace(b'"client_delay_ms":0.2', b'"x":NaN'))
+    run = load_run(tmp_path)
+    assert [r.output_text for r in (*run.records, *run.superseded)] == ["NaN and Infinity"]
+    assert len(run.damage) == 1

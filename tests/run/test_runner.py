@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from qualify.errors import ExitCode, UsageError
+from qualify.errors import CellError, ExitCode, UsageError
+from qualify.prompts.prompt import Prompt, PromptSpec
 from qualify.records.store import load_run
 from qualify.run import events as e
+from qualify.run.runner import run_campaign
 from tests.run.drive import build, cell, drive, engine, plan, spec
 from tests.scripted_engine.model import output_ids
 from tests.scripted_engine.process import EngineProcess
@@ -266,3 +268,32 @@ def test_what_ran_is_on_record(tmp_path: Path) -> None:
     assert started.origin["capabilities"]["flush"] is True
     assert stopped.status == "stopped"
     assert stopped.origin["exit"] == "exit code 0"
+
+
+def test_a_start_killed_before_it_wrote_run_json_is_resumed_and_can_be_read(
+    tmp_path: Path,
+) -> None:
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    (tmp_path / "run" / "run.json").unlink()
+    outcome = drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path), resume=True)
+    assert outcome.measured == 1
+    assert load_run(tmp_path / "run").meta["campaign"] == "drive"
+
+
+def test_prompts_that_cannot_be_made_end_the_run_as_a_wrong_campaign_before_any_start(
+    tmp_path: Path,
+) -> None:
+    def nothing(spec: PromptSpec) -> list[Prompt]:
+        raise CellError("the source is too short", "Give a larger one.")
+
+    the_plan, resolver = plan([cell("one")]), engine(tmp_path)
+    with pytest.raises(UsageError, match="too short") as caught:
+        run_campaign(
+            the_plan,
+            out=tmp_path / "run",
+            resume=False,
+            resolved={"target-only": resolver("target-only")},
+            build=nothing,
+        )
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert not (tmp_path / "run" / "launches.jsonl").exists()
