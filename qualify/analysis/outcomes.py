@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qualify.analysis.stats import mean, standard_error, t_interval, t_tail
+from qualify.analysis.stats import mean, standard_error, t_quantile, t_tail
 
 LEAST_ROUNDS = 3  # below this, launches are too few for an interval across them
 UNQUALIFIED_ROUNDS = 5  # from here on a claim needs no reservation
@@ -42,6 +42,8 @@ class Finding:
     p: float | None = None
     p_holm: float | None = None
     family: int = 1
+    error: float | None = None
+    df: float | None = None
 
 
 # round -> prompt key -> log of (reference / side), above 0 where the side is faster
@@ -61,26 +63,57 @@ def judge(values: LogRatios, margin: float) -> Finding | None:
     else:
         sample, scope = _over_rounds(values), WITHIN
         basis = "prompts" if len(sample) > 1 else "one"
-    interval = t_interval(sample)
-    if interval is not None:
-        # Prompts may be missing in one round: keep the interval around the estimate.
-        shift = centre - (interval[0] + interval[1]) / 2
-        interval = interval[0] + shift, interval[1] + shift
+    # Prompts may be missing in one round: the interval stands around the estimate all the same.
+    error = standard_error(sample)
+    return _finding(centre, error, len(sample) - 1, basis, len(sample), scope, margin)
+
+
+def judge_apart(before: Sequence[float], after: Sequence[float], margin: float) -> Finding | None:
+    """Two sets of launches that share no rounds, such as those of two runs: each value is one
+    launch's level (a log). The ratio is exp(mean(before) - mean(after)); Welch's t interval
+    from 3 launches a side on, else a direction. None where one side has no value."""
+    a, b = mean(before), mean(after)
+    if a is None or b is None:
+        return None
+    n = len(before) + len(after)
+    least = min(len(before), len(after))
+    if least < LEAST_ROUNDS:
+        return _finding(a - b, None, 1, "one", n, WITHIN, margin)
+    va, vb = ((standard_error(v) or 0.0) ** 2 for v in (before, after))
+    error = math.sqrt(va + vb)
+    parts = va**2 / (len(before) - 1) + vb**2 / (len(after) - 1)
+    df = (va + vb) ** 2 / parts if parts else float(n - 2)
+    scope = ACROSS if least >= UNQUALIFIED_ROUNDS else FEW
+    return _finding(a - b, error, df, "launches", n, scope, margin)
+
+
+def _finding(
+    centre: float,
+    error: float | None,
+    df: float,
+    basis: str,
+    n: int,
+    scope: str,
+    margin: float,
+) -> Finding:
     edge = math.log1p(margin)
-    p = _p_value(centre, sample, edge)
-    low, high = interval if interval is not None else (None, None)
+    half = None if error is None else t_quantile(df) * error
+    interval = None if half is None else (centre - half, centre + half)
+    p = None if error is None else p_beyond(centre, error, df, edge)
     return Finding(
         ratio=math.exp(centre),
-        low=None if low is None else math.exp(low),
-        high=None if high is None else math.exp(high),
+        low=None if interval is None else math.exp(interval[0]),
+        high=None if interval is None else math.exp(interval[1]),
         basis=basis,
-        n=len(sample),
+        n=n,
         scope=scope,
         margin=margin,
         outcome=_outcome(centre, interval, edge, p),
         direction=_direction(centre, edge),
         p=p,
         p_holm=p,
+        error=error,
+        df=None if error is None else df,
     )
 
 
@@ -120,19 +153,15 @@ def _over_rounds(values: LogRatios) -> list[float]:
     return [m for m in found if m is not None]
 
 
-def _p_value(centre: float, sample: Sequence[float], edge: float) -> float | None:
+def p_beyond(centre: float, error: float, df: float, edge: float) -> float:
     """P of so large an estimate, either way, where the truth lies at the margin.
 
     With the margin at 0 this is the usual two-sided p of a t test; it never is less, so that
     p <= 5% also means that the 95% interval excludes no difference.
     """
-    error = standard_error(sample)
-    if error is None:
-        return None
-    if error == 0:
-        return 0.0 if abs(centre) > edge else 1.0
-    df = len(sample) - 1
     far = abs(centre)
+    if error == 0:
+        return 0.0 if far > edge else 1.0
     return min(1.0, t_tail((far - edge) / error, df) + t_tail((far + edge) / error, df))
 
 

@@ -77,14 +77,14 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 @lru_cache(maxsize=256)
-def t_quantile(df: int) -> float:
+def t_quantile(df: float) -> float:
     """The two-sided 95% point of Student's t with df degrees of freedom."""
     from scipy.special import stdtrit  # on use: scipy is slow to import
 
     return float(stdtrit(df, 0.5 + CONFIDENCE / 2))
 
 
-def t_tail(t: float, df: int) -> float:
+def t_tail(t: float, df: float) -> float:
     """P(T > t) of Student's t with df degrees of freedom."""
     from scipy.special import stdtr
 

@@ -22,6 +22,8 @@ COMMANDS = {
     "plan": ("qualify.cli.plan", "Show what a campaign would send, and how long it takes."),
     "report": ("qualify.cli.report", "Make a run's report again, or show it."),
     "recommend": ("qualify.cli.recommend", "Which mode to serve, from a run."),
+    "compare": ("qualify.cli.compare", "Compare runs, like with like."),
+    "gate": ("qualify.cli.gate", "Did a run get worse than an earlier one?"),
     "campaign": ("qualify.cli.campaign", "Check a campaign file; print its JSON Schema."),
     "engines": ("qualify.cli.engines", "List engines, show one, print its start command."),
     "doctor": ("qualify.cli.doctor", "Is this machine ready, and is anything left running?"),

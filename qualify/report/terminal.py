@@ -74,7 +74,7 @@ def _headline(report: Report) -> RenderableType:
     return Panel(text, title=escape(printable(report.run.id)), border_style=style)
 
 
-def _table(*columns: str, figures: tuple[str, ...] = ()) -> Table:
+def simple_table(*columns: str, figures: tuple[str, ...] = ()) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, no_wrap=True)
@@ -105,7 +105,7 @@ def _recommendation(report: Report) -> list[RenderableType]:
 
 def _pair(report: Report, side: str, reference: str, *, wide: bool) -> Table:
     more = ("step cost", "tokens/step", "whole answer") if wide else ()
-    table = _table(
+    table = simple_table(
         "cell",
         "outcome",
         figures=("decode", "95% interval", *more),
@@ -128,7 +128,7 @@ def _pair(report: Report, side: str, reference: str, *, wide: bool) -> Table:
 
 def _cells(report: Report, *, wide: bool) -> Table:
     more = ("accept length", "in flight") if wide else ()
-    table = _table(
+    table = simple_table(
         "cell",
         "side",
         figures=("n", "TTFT s", "TPOT ms", "cycle ms", "tok/step", "tok/s", *more),
@@ -161,7 +161,9 @@ def _cells(report: Report, *, wide: bool) -> Table:
 
 
 def _quality(report: Report) -> RenderableType:
-    table = _table("evaluation", "mode", figures=("pass", "pass@1", "lost", "won", "p", "same"))
+    table = simple_table(
+        "evaluation", "mode", figures=("pass", "pass@1", "lost", "won", "p", "same")
+    )
     table.add_column("changed", overflow="fold")
     previous = None
     for row in quality_rows(report.analysis.evals):
@@ -185,7 +187,7 @@ def _quality(report: Report) -> RenderableType:
 
 
 def _verdicts(report: Report) -> RenderableType:
-    table = _table("check", "passed")
+    table = simple_table("check", "passed")
     table.add_column("what did not pass", overflow="fold")
     by_check: dict[str, list[Verdict]] = {}
     for verdict in report.verdicts:
