@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from qualify.checks import (
     client,
     completion,
@@ -56,6 +58,14 @@ def test_a_prompt_count_that_differs_on_one_request_fails_with_both_numbers() ->
     assert "asked 2,048, engine saw 2,104" in verdict.sentence
     assert verdict.evidence["mismatched"] == 1
     assert of(found, "target-only").outcome == "pass"
+
+
+@pytest.mark.parametrize("seen", [2047, 2049])
+def test_one_token_more_or_less_than_planned_fails_the_shape(seen: int) -> None:
+    """A server that adds its own start token is the commonest case."""
+    edit = editing(where(side="mtp"), usage__prompt_tokens=seen)
+    found = shape.check(Maker(sides=PAIR, works=(Work(tokens=(2048,)),), edit=edit).build(), S)
+    assert of(found, "mtp").outcome == "fail"
 
 
 def test_an_unreported_prompt_count_is_inconclusive_and_not_equal() -> None:

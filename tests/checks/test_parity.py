@@ -72,6 +72,13 @@ def test_an_unknown_margin_is_never_waived() -> None:
     assert judged(Maker(sides=PAIR, edit=edit), checks)[MTP].outcome == "fail"
 
 
+def test_one_difference_that_is_not_near_keeps_all_of_them_from_being_waived() -> None:
+    checks = {"parity": {"waive_below_margin": 0.05}}
+    near, far = _near_tie(0.02), editing(where(side="mtp", index=1), output_ids=changed(9))
+    found = judged(Maker(sides=PAIR, edit=lambda r: far(near(r))), checks)
+    assert found[MTP].outcome == "fail"
+
+
 def _near_tie(margin: float) -> Any:
     """mtp takes another token at position 5 of prompt 2; the target scores them `margin` apart."""
     scored = editing(

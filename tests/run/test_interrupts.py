@@ -127,6 +127,7 @@ def test_ten_kills_at_random_moments_lose_only_the_cell_in_flight(tmp_path: Path
         assert sorted(r.index for r in measured) == list(range(planned.prompts.count))
         assert all(r.ok for r in measured)
     assert run.superseded  # at least one kill hit a cell in flight
+    assert any(end.status == "superseded" for end in ends)  # and its end says so
     assert engines_of(tmp_path) == []
 
 

@@ -270,6 +270,21 @@ def test_what_ran_is_on_record(tmp_path: Path) -> None:
     assert stopped.origin["exit"] == "exit code 0"
 
 
+def test_a_cell_that_an_earlier_start_left_without_an_end_is_closed_as_superseded(
+    tmp_path: Path,
+) -> None:
+    drive(tmp_path / "run", plan([cell("one"), cell("two")]), engine(tmp_path))
+    cells = tmp_path / "run" / "cells.jsonl"
+    cells.write_bytes(cells.read_bytes().splitlines(keepends=True)[0])  # killed before the second
+    drive(tmp_path / "run", plan([cell("one"), cell("two")]), engine(tmp_path), resume=True)
+    ends = [json.loads(line) for line in cells.read_bytes().splitlines()]
+    assert [(end["launch"], end["cell"], end["status"]) for end in ends] == [
+        ("r1.target-only#1", "one@48/c1", "finished"),
+        ("r1.target-only#1", "two@48/c1", "superseded"),
+        ("r1.target-only#2", "two@48/c1", "finished"),
+    ]
+
+
 def test_a_start_killed_before_it_wrote_run_json_is_resumed_and_can_be_read(
     tmp_path: Path,
 ) -> None:
