@@ -94,6 +94,10 @@ class Keeper:
         boundary = self._drafter.settle(seq) if self._drafter is not None else None
         exact = self._cache.rules.exact
         live = capture(self._state, seq.slot, seq.computed, boundary, True) if exact else None
+        if exact and seq.computed % BLOCK == 0:
+            # At a block's edge the state behind serves no earlier position, and who comes with
+            # the same tokens has to compute the last one again.
+            self._take(seq, seq.computed - 1, None)
         self._cache.close(seq, self._final(seq, seq.computed), live)
 
     def _final(self, seq: Sequence, rows: int) -> int:

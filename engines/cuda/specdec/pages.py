@@ -94,13 +94,21 @@ class Pages:
         self._holdings[owner].own.remove(page)
         self._cached.add(page)
 
-    def swap(self, owner: Hashable, page: int, cached: int) -> None:
-        """The owner's ``page`` becomes the cache's, and the cache's page the owner's."""
+    def claim(self) -> int:
+        """A free page for the cache, where it parts no run that a sequence could use whole."""
+        start, length = min(self._free_runs(set()), key=lambda run: run[1])
+        page = start + length - 1
+        self._free[page] = False
+        self._free_count -= 1
+        self._cached.add(page)
+        return page
+
+    def hand_over(self, owner: Hashable, page: int) -> None:
+        """A page of the cache becomes the owner's next one."""
         holding = self._holdings[owner]
-        self.cede(owner, page)
-        self._cached.remove(cached)
-        holding.own.add(cached)
-        holding.pages[holding.pages.index(page)] = cached
+        self._cached.remove(page)
+        holding.own.add(page)
+        holding.pages.append(page)
 
     def free_cached(self, page: int) -> None:
         """The cache gives a page up."""

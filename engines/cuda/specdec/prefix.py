@@ -74,32 +74,33 @@ class PrefixCache:
         return self._tree.idle - sum(1 for node in kept if node and not node.holders)
 
     def open(self, seq: Sequence, resume: Resume, expected_tokens: int) -> None:
-        """Begin the sequence's pages with the shared ones, and keep all it needs from eviction."""
+        """Begin the sequence's pages, and put the recurrent state into its slot."""
+        assert seq.slot is not None
         self._tree.hold(resume.shared)
-        if resume.source is not None:
-            self._tree.hold([resume.source])
         self._leases[seq] = Lease(seq.cache_key, list(resume.shared))
         shared = [node.page for node in resume.shared]
         self._pages.borrow(seq, seq.pages, shared, expected_tokens)
-
-    def fill(self, seq: Sequence, resume: Resume) -> None:
-        """Copy the rows of the sequence's first own page, and the recurrent state into its slot."""
-        assert seq.slot is not None
-        source = resume.source
-        if source is not None:
-            at = len(resume.shared)
-            self._copy_rows(source.page, seq.pages[at], len(source.tokens))
-            self._tree.let_go([source])
-            follows = at > 0 and source.page == seq.pages[at - 1] + 1
-            if follows and not source.holders and seq.pages[at] != source.page:
-                # Attention reads pages in place while they lie side by side, so the sequence
-                # takes the original and the cache the copy.
-                mine, theirs = seq.pages[at], source.page
-                self._pages.swap(seq, mine, theirs)
-                source.page = mine
+        if resume.source is not None:
+            self._split(seq, resume.source, expected_tokens)
         if resume.snapshot is not None:
             self._store.touch(resume.snapshot)
             restore(self._state, seq.slot, resume.snapshot)
+
+    def _split(self, seq: Sequence, source: Node, expected_tokens: int) -> None:
+        """Give the sequence a page of its own with the rows of ``source``."""
+        self._tree.hold([source])
+        self.evict(1 - self._pages.free_pages())
+        if source.holders == 1 and (not seq.pages or source.page == seq.pages[-1] + 1):
+            # Attention reads pages in place while they lie side by side, so the sequence takes
+            # the original and the cache the copy.
+            page, original = self._pages.claim(), source.page
+            self._copy_rows(original, page, len(source.tokens))
+            source.page = page
+            self._pages.hand_over(seq, original)
+        else:
+            self._pages.grow(seq, seq.pages, 1, expected_tokens)
+            self._copy_rows(source.page, seq.pages[-1], len(source.tokens))
+        self._tree.let_go([source])
 
     # -- a sequence goes on -------------------------------------------------------------------
 

@@ -50,8 +50,6 @@ class Seats:
         self._state.clear_slot(seq.slot)
         if self._cache is not None:
             self._cache.open(seq, resume, _expected(seq))
-            self.grow(seq, resume.position + 1)
-            self._cache.fill(seq, resume)
         self.grow(seq, seq.total_tokens + 1)
         seq.computed = seq.resumed_at = resume.position
         if seq.counters.retractions == 0:
