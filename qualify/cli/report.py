@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from qualify.cli.options import json_option
 from qualify.cli.output import console, print_json
 
+if TYPE_CHECKING:
+    from qualify.report.assemble import Report
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @click.option("--open", "open_", is_flag=True, help="Show report.html in a browser.")
+@click.option("--junit", metavar="FILE", help="Also JUnit XML, a test case a verdict; - is stdout.")
+@click.option("--markdown", metavar="FILE", help="Also Markdown, for a pull request; - is stdout.")
+@click.option("--csv", metavar="FILE", help="Also the records as CSV; - is stdout.")
 @json_option
-def command(run: Path | None, open_: bool, as_json: bool) -> int:
+def command(
+    run: Path | None,
+    open_: bool,
+    junit: str | None,
+    markdown: str | None,
+    csv: str | None,
+    as_json: bool,
+) -> int:
     """Write verdicts.json, summary.json and report.html of RUN (default: the latest) again.
 
     The exit code is the run's: 0 qualified, 1 not qualified, 4 inconclusive, 3 engine failed.
     """
     folder = run if run is not None else latest(Path("reports"))
-    code = finish(folder, as_json=as_json)
+    also = {"junit": junit, "markdown": markdown, "csv": csv}
+    wanted = {kind: target for kind, target in also.items() if target is not None}
+    if [*wanted.values(), *(["-"] if as_json else [])].count("-") > 1:
+        raise click.UsageError("Only one format can go to stdout. Give the others a file's name.")
+    code = finish(folder, as_json=as_json, also=wanted)
     if open_:
         click.launch((folder / "report.html").resolve().as_uri())
     return code
 
 
-def finish(folder: Path, *, as_json: bool) -> int:
-    """Judge, write and show; returns the outcome's exit code."""
+def finish(folder: Path, *, as_json: bool, also: Mapping[str, str] | None = None) -> int:
+    """Judge, write and show; returns the outcome's exit code.
+
+    also: format -> file (or "-", which then stands on stdout instead of the tables).
+    """
     from qualify.records.store import load_run
     from qualify.report.assemble import assemble
     from qualify.report.build import write_report
 
     report = assemble(load_run(folder))
     page = write_report(report)
+    for kind, target in (also or {}).items():
+        _write(report, kind, target)
+    if "-" in (also or {}).values():
+        return int(report.outcome.exit_code)
     if as_json:
         print_json({**report.summary, "folder": str(folder), "report": str(page)})
     else:
@@ -42,6 +69,39 @@ def finish(folder: Path, *, as_json: bool) -> int:
         print_report(report, console())
         click.echo(f"\nReport: {page}")
     return int(report.outcome.exit_code)
+
+
+def _write(report: Report, kind: str, target: str) -> None:
+    """One more format of a report. Raises UsageError where the file cannot be written."""
+    from qualify.errors import UsageError
+
+    data = _made(report, kind)
+    if target == "-":
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        Path(target).write_bytes(data)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written: {(error.strerror or str(error)).lower()}.",
+            f"Give --{kind} a file in a folder that exists.",
+        ) from None
+
+
+def _made(report: Report, kind: str) -> bytes:
+    from qualify.records.codec import utf8
+
+    if kind == "junit":
+        from qualify.report.junit import junit
+
+        return junit(report.run.id, report.verdicts)
+    if kind == "markdown":
+        from qualify.report.markdown import markdown
+
+        return utf8(markdown(report))
+    from qualify.report.csv import records_csv
+
+    return utf8(records_csv(report.run.records))
 
 
 def latest(reports: Path) -> Path:
