@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import subprocess
@@ -58,11 +59,10 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ht
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             for _ in range(240):
-                try:
+                with contextlib.suppress(httpx.TransportError):
                     if client.get("/health").status_code == 200:
                         break
-                except httpx.TransportError:
-                    time.sleep(0.25)
+                time.sleep(0.25)  # refused, or 503 while it loads
             yield client
     finally:
         process.terminate()
