@@ -7,14 +7,19 @@ import json
 import math
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from qualify.analysis.gate import GateResult, Judged, judge_gate
+from qualify.analysis.gate_evals import eval_changes
 from qualify.analysis.sides import side_cells
 from qualify.analysis.versus import versus
 from qualify.checks.all import run_checks
 from qualify.cli.app import run as cli
+from qualify.engines.protocol import Sampling
+from qualify.evals.nouns import Completion, Score
+from qualify.plan import EvalPlan
 from qualify.records.run import Run
 from qualify.report.build import build_report
 from tests.factory import Maker, Mode, Work, drafting, editing, target, where
@@ -167,6 +172,55 @@ def test_without_an_earlier_run_only_failures_of_its_own_count() -> None:
     assert judge_gate(fine, None, None, GATES).word == "pass"
     assert "no earlier good run" in judge_gate(fine, None, None, GATES).reason
     assert judge_gate(judged(run), None, None, GATES).word == "fail"
+
+
+def answered(run: Run, failing: set[int]) -> Run:
+    """The run with one evaluation of 40 problems in each mode; mtp fails those given."""
+    problems = tuple(f"p{i}" for i in range(40))
+    item = EvalPlan(
+        "quiz", "quiz", ("tests",), "base", Sampling(8), 1, "any", 60.0, problems, "f" * 64
+    )
+    plan = run.plan
+    launches = tuple(
+        dataclasses.replace(x, evals=(item,) if x.round == 1 else ()) for x in plan.launches
+    )
+    completions, scores = [], []
+    for side in ("target-only", "mtp"):
+        record = next(r for r in run.records if r.side == side)
+        for number, problem in enumerate(problems):
+            answer = dataclasses.replace(record, output_sha256=problem, cell="quiz")
+            completions.append(Completion("quiz", problem, side, side + problem, answer))
+            lost = side == "mtp" and number in failing
+            outcome: Literal["pass", "fail"] = "fail" if lost else "pass"
+            key = side + problem
+            scores.append(Score("quiz", side, problem, "tests", key, problem, "s", outcome))
+    return dataclasses.replace(
+        run,
+        plan=dataclasses.replace(plan, launches=launches),
+        completions=tuple(completions),
+        scores=tuple(scores),
+    )
+
+
+def test_lost_problems_fail_the_gate_where_chance_does_not_explain_them() -> None:
+    gates = {"evals_regression_pct": 2.5}
+    before, after = night("a", gates=gates), night("b", gates=gates)
+
+    def quality(lost: set[int]) -> tuple[str, str]:
+        found = list(eval_changes(answered(before, {0}), answered(after, lost), 2.5))
+        (test,) = [t for t in found if t.where.startswith("mtp")]
+        return test.outcome, test.sentence
+
+    assert quality({0})[0] == "held"
+    assert quality({1})[0] == "held"  # one lost, one gained: no net loss
+    assert quality({0, 1})[0] == "held"  # 2.5% of 40
+    assert quality({0, 1, 2, 3})[0] == "open"  # three changed problems, all one way: p = 0.25
+    outcome, said = quality(set(range(9)))
+    assert outcome == "regressed"
+    assert "8 problems lost (p1, p2, p3, p4, p5)" in said
+    whole = gate(answered(before, {0}), answered(after, set(range(9))))
+    assert whole.word == "fail"
+    assert "8 problems lost" in whole.reason
 
 
 def write(folder: Path, run: Run) -> Path:
