@@ -83,6 +83,7 @@ async def _phases(attempt: Attempt, cell: CellPlan, evidence: dict[str, Any]) ->
         }
         if attempt.stop.is_set():
             raise Interrupted
+        _check_shape(done)
     cache = await clear(protocol, able, cell.cache, patience_s=attempt.flush_patience_s)
     evidence["cold"] |= {
         "method": cache.method,
@@ -143,6 +144,17 @@ def _check_fit(attempt: Attempt, cell: CellPlan) -> None:
             f" {context} that the running engine allows a request.",
             "Shorten the workload, or start the engine with a longer context.",
         )
+
+
+def _check_shape(warm: list[Record]) -> None:
+    """The warm-up has the cell's shape: an engine that counts it otherwise is not measured."""
+    for record in warm:
+        seen = record.usage.prompt_tokens
+        if record.ok and seen is not None and seen != record.tokens:
+            raise CellError(
+                f"shape mismatch: asked {record.tokens:,}, engine saw {seen:,} in the warm-up.",
+                "Give the campaign the tokenizer: of the model that is served.",
+            )
 
 
 def _window(records: list[Record]) -> float | None:

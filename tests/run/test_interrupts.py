@@ -98,6 +98,8 @@ def test_ten_kills_at_random_moments_lose_only_the_cell_in_flight(tmp_path: Path
     kills = 0
     while True:
         options = ["--resume"] if (folder / "run.json").exists() else []
+        if kills < KILLS:
+            options += ["--step-ms", "30"]  # ten kills come before six cells can be done
         process = start(folder, *options)
         if kills < KILLS:
             # A quarter of them come before anything is measured, the rest anywhere after.

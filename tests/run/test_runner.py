@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from qualify.client.reply import RawReply, Reply
+from qualify.engines.sglang import SGLangProtocol
 from qualify.errors import CellError, ExitCode, UsageError
 from qualify.prompts.prompt import Prompt, PromptSpec
 from qualify.records.store import load_run
@@ -312,3 +315,36 @@ def test_prompts_that_cannot_be_made_end_the_run_as_a_wrong_campaign_before_any_
         )
     assert caught.value.exit_code == ExitCode.USAGE
     assert not (tmp_path / "run" / "launches.jsonl").exists()
+
+
+def test_f028_an_engine_that_counts_the_warm_up_otherwise_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = SGLangProtocol.decode
+
+    def counting_otherwise(self: SGLangProtocol, raw: RawReply) -> Reply:
+        reply = decode(self, raw)
+        return dataclasses.replace(reply, usage=dataclasses.replace(reply.usage, prompt_tokens=49))
+
+    monkeypatch.setattr(SGLangProtocol, "decode", counting_otherwise)
+    drive(tmp_path / "run", plan([cell("one")]), engine(tmp_path))
+    run = load_run(tmp_path / "run")
+    (end,) = run.cells
+    assert end.status == "failed"
+    assert "asked 48, engine saw 49" in str(end.reason)
+    assert run.measured() == []
+
+
+def test_f035_a_second_run_on_the_same_living_engine_is_cold_again(tmp_path: Path) -> None:
+    with EngineProcess("--step-ms", "5") as living:
+        for name in ("first", "second"):
+            drive(tmp_path / name, plan([cell("one")]), engine(tmp_path, url=living.url))
+    run = load_run(tmp_path / "second")
+    assert [r.usage.cached_tokens for r in run.measured()] == [0, 0, 0]
+    assert {r.cache.flush_status for r in run.measured()} == {200}
+    (end,) = run.cells
+    assert end.evidence["cold"]["planted_cached"] > 0
+    # The same prompts had been there: it is the flush that made them cold.
+    assert {r.prompt_sha256 for r in run.measured()} == {
+        r.prompt_sha256 for r in load_run(tmp_path / "first").measured()
+    }
