@@ -94,6 +94,11 @@ def run(argv: list[str]) -> int:
         # Whoever read our output has left; a second flush at exit must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.BROKEN_PIPE
+    except OSError as error:
+        if debug:
+            raise
+        _say(*_of_system(error))
+        return ExitCode.USAGE
     except Exception as error:
         if debug:
             raise
@@ -115,6 +120,17 @@ def _invoke(argv: list[str]) -> int:
         result: Any = cli.invoke(context)
     sys.stdout.flush()  # a broken pipe shows here rather than while the interpreter ends
     return int(result) if isinstance(result, int) else ExitCode.QUALIFIED
+
+
+def _of_system(error: OSError) -> tuple[str, str]:
+    """A full disk, a path that cannot be written, a folder where a file belongs."""
+    what = error.strerror or type(error).__name__
+    paths = [str(p) for p in (error.filename2, error.filename) if p is not None]
+    return (
+        f"{paths[0]}: {what}." if paths else f"{what}.",
+        "Look at the path, its permissions and the free space. What was measured is kept: "
+        "`--resume` continues a run.",
+    )
 
 
 def _say(sentence: str, remedy: str) -> None:

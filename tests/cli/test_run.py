@@ -172,3 +172,11 @@ def test_an_engine_that_cannot_start_ends_with_3_and_its_last_words(folder: Path
     done = qualify(folder, "--only", "mode=target-only", "tokens=384")
     assert done.returncode == ExitCode.ENGINE_FAILED
     assert "no-such-option" in done.stderr
+
+
+@pytest.mark.parametrize("out", ["/proc/no-such-run", "/dev/null/run"])
+def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(folder: Path, out: str) -> None:
+    done = qualify(folder, "--yes", "--only", "mode=target-only", "--out", out)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert out in done.stderr
+    assert "permissions" in done.stderr
