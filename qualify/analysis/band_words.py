@@ -138,7 +138,7 @@ def why_accepted(side: str, baseline: str, here: Sequence[PairResult]) -> str:
     low, high = times(min(ratios)), times(max(ratios))
     much = low if low == high else f"{low} to {high}"
     where = listed([p.cell for p in here])
-    told = f"{side} leads where it commits more tokens a step: {much} in {where}"
+    told = f"{side} leads where its steps commit enough: {much} in {where}"
     levels = [p.break_even for p in here if p.break_even is not None]
     if levels:
         told += (
