@@ -23,7 +23,8 @@ class BundleData(BuildHookInterface[Any]):
         if version == "editable" or self.target_name != "wheel":
             return
         root = Path(self.root)
-        for folder in ("engines", "campaigns", "fixtures/corpora", "fixtures/models"):
+        fixtures = ("fixtures/corpora", "fixtures/models", "fixtures/problems")
+        for folder in ("engines", "campaigns", *fixtures):
             for file in sorted((root / folder).rglob("*")):
                 part = file.relative_to(root)
                 if file.is_file() and not LEFT_OUT & set(part.parts) and not _is_package(file):

@@ -23,7 +23,7 @@ class Asking(Strict):
 
     subset: Subset | None = None
     """A seeded part of the problems; all if left out."""
-    style: Literal["auto", "chat", "base", "server-chat"] = "auto"
+    style: Literal["auto", "chat", "base"] = "auto"
     """chat: the tokenizer's template; base: plain text; auto: chat where there is a template."""
     thinking: bool | None = None
     """The template's thinking switch; null leaves it to the template."""

@@ -19,6 +19,7 @@ from qualify.printable import printable
 # name -> (module, what the overview says); the module's `command` is the command itself.
 COMMANDS = {
     "run": ("qualify.cli.run", "Measure a campaign and judge it."),
+    "eval": ("qualify.cli.eval", "Ask a running server the problems of one evaluation."),
     "plan": ("qualify.cli.plan", "Show what a campaign would send, and how long it takes."),
     "report": ("qualify.cli.report", "Make a run's report again, or show it."),
     "recommend": ("qualify.cli.recommend", "Which mode to serve, from a run."),

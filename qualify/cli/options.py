@@ -30,7 +30,7 @@ def only_options(function: F) -> F:
         "--only",
         multiple=True,
         metavar="KEY=VALUE",
-        help="A part of the campaign: mode, workload, tokens, concurrency or round. "
+        help="A part of the campaign: mode, workload, tokens, concurrency, round or eval. "
         "Several values with commas, several filters one after the other.",
     )(function)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from qualify.cli.origins import origins_of
 from qualify.engines.resolve import ResolvedLaunch, resolve
 from qualify.engines.spec import EngineSpec, load_engine
 from qualify.errors import UsageError
+from qualify.evals.nouns import Kind
 from qualify.evals.planned import Bench, bench_of
 from qualify.plan import Plan
 from qualify.planning.build import make_plan
@@ -31,8 +32,15 @@ class Prepared:
     bench: Bench
 
 
-def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) -> Prepared:
-    """Read, check and plan; nothing is fetched, built or started.
+def prepare(
+    file: Path,
+    *,
+    only: Iterable[str] = (),
+    attach: str | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+) -> Prepared:
+    """Read, check and plan; nothing is built or started, and nothing fetched but the problems
+    of evaluations that are not on this machine. `kinds` replaces the evaluations' own.
 
     Raises CampaignFaults for what the file says, UsageError for what it asks of this machine.
     """
@@ -56,7 +64,7 @@ def prepare(file: Path, *, only: Iterable[str] = (), attach: str | None = None) 
         )
         for side in wanted
     }
-    bench = bench_of(campaign)
+    bench = bench_of(campaign, kinds)
     attached = any(r.kind == "attach" for r in resolved.values())
     plan = make_plan(
         campaign,

@@ -11,6 +11,7 @@ import click
 
 from qualify.cli.options import campaign_argument, filter_words, json_option, only_options
 from qualify.cli.output import console, duration, is_interactive, warn
+from qualify.cli.sandbox_options import cage_of, sandbox_options
 from qualify.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ REPORTS = Path("reports")
 @click.option("--resume", is_flag=True, help="Go on with the latest run of it, or with --out.")
 @click.option("--attach", metavar="URL", help="Measure a server that already runs there.")
 @click.option("--yes", is_flag=True, help="Do not ask before a long run.")
+@sandbox_options
 @json_option
 def command(
     campaign: Path,
@@ -41,6 +43,9 @@ def command(
     resume: bool,
     attach: str | None,
     yes: bool,
+    sandbox: str,
+    sandbox_image: str | None,
+    unsafe_no_sandbox: bool,
     as_json: bool,
 ) -> int:
     """Measure CAMPAIGN and judge it. A part of it: --only mode=ngram workload=prose,code.
@@ -50,9 +55,13 @@ def command(
     """
     from qualify.cli.prepare import prepare
     from qualify.cli.rates import estimate_for
+    from qualify.evals.kinds import all_kinds
     from qualify.run.folders import find_resumable, new_run_folder
 
-    prepared = prepare(campaign, only=filter_words(only, more), attach=attach)
+    cage = cage_of(sandbox, sandbox_image, unsafe_no_sandbox)
+    prepared = prepare(
+        campaign, only=filter_words(only, more), attach=attach, kinds=all_kinds(cage)
+    )
     for warning in prepared.plan.warnings:
         warn(warning)
     guess = estimate_for(prepared)
@@ -88,7 +97,7 @@ def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> i
     prepared.bench.preflight()
     _have_images(prepared)
     build = prompt_builder(prepared)
-    with _progress(as_json) as watch:
+    with progress_for(as_json) as watch:
         outcome = run_campaign(
             prepared.plan,
             out=out,
@@ -119,7 +128,7 @@ def _have_images(prepared: Prepared) -> None:
             have_image(launch, progress=lambda text: click.echo(text, err=True))
 
 
-def _progress(as_json: bool) -> AbstractContextManager[Any]:
+def progress_for(as_json: bool) -> AbstractContextManager[Any]:
     """Live on a terminal, plain lines elsewhere; stdout stays free for the report or JSON."""
     from qualify.run import progress
 

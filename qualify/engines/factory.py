@@ -42,6 +42,7 @@ def protocol_for(resolved: ResolvedLaunch, base_url: str) -> EngineProtocol:
     return OpenAIProtocol(
         base_url,
         model=resolved.alias or resolved.model,
+        api=resolved.api,
         drafter=resolved.drafter,
         no_prefix_cache=resolved.no_prefix_cache,
     )

@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from qualify.engines.address import base_url
 from qualify.engines.definition import DefinitionError
@@ -57,6 +57,7 @@ class ResolvedLaunch:
     no_prefix_cache: bool | None
     stop_grace_s: float
     flush_patience_s: float
+    api: Literal["completions", "chat"] = "completions"  # which route a plain OpenAI server gets
     container: ContainerPlan | None = None
     added: Additions = field(default_factory=Additions)
 

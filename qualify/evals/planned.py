@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qualify.campaign.evals import Asking, asked_for
-from qualify.campaign.schema import Campaign
+from qualify.campaign.schema import Campaign, SamplingSpec
 from qualify.engines.protocol import Sampling
-from qualify.evals.kinds import KINDS
+from qualify.evals.kinds import all_kinds
 from qualify.evals.nouns import Kind, ProblemSet
 from qualify.evals.problems import draw
 from qualify.plan import EvalPlan
@@ -30,11 +30,12 @@ class Bench:
             self.kinds[plan.id].preflight()
 
 
-def bench_of(campaign: Campaign, kinds: Mapping[str, Kind] = KINDS) -> Bench:
+def bench_of(campaign: Campaign, kinds: Mapping[str, Kind] | None = None) -> Bench:
     """Read every problem that the campaign's evaluations ask for. Raises UsageError.
 
     An evaluation that is asked for twice gets ids NAME, NAME-2, ...
     """
+    kinds = all_kinds() if kinds is None else kinds
     plans: list[EvalPlan] = []
     sets: dict[str, ProblemSet] = {}
     chosen: dict[str, Kind] = {}
@@ -44,21 +45,20 @@ def bench_of(campaign: Campaign, kinds: Mapping[str, Kind] = KINDS) -> Bench:
             times[name] = times.get(name, 0) + 1
             id = name if times[name] == 1 else f"{name}-{times[name]}"
             kind = kinds[name]
-            plan, problems = plan_one(id, kind, asking, campaign)
+            plan, problems = plan_one(id, kind, asking, campaign.sampling, campaign.start_timeout_s)
             plans.append(plan)
             sets[id], chosen[id] = problems, kind
     return Bench(tuple(plans), sets, chosen)
 
 
 def plan_one(
-    id: str, kind: Kind, asking: Asking, campaign: Campaign
+    id: str, kind: Kind, asking: Asking, asked: SamplingSpec, first_token_timeout_s: float
 ) -> tuple[EvalPlan, ProblemSet]:
-    """Sampling is the campaign's, but answers end by themselves and have their own length."""
+    """Sampling is as `asked`, but answers end by themselves and have their own length."""
     options = asking.model_dump(mode="json", exclude=set(COMMON))
     problems = kind.problems(options)
     if asking.subset is not None:
         problems = draw(problems, asking.subset.seed, asking.subset.count)
-    asked = campaign.sampling
     plan = EvalPlan(
         id=id,
         name=kind.name,
@@ -74,7 +74,7 @@ def plan_one(
         ),
         concurrency=asking.concurrency if kind.cache(options) == "any" else 1,
         cache=kind.cache(options),
-        first_token_timeout_s=campaign.start_timeout_s,
+        first_token_timeout_s=first_token_timeout_s,
         problems=problems.ids,
         problems_sha256=problems.sha256,
         subset=problems.subset,

@@ -19,7 +19,7 @@ def missing(what: str) -> None:
     pytest.skip(what)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bubblewrap() -> Bubblewrap:
     found = Bubblewrap()
     if not found.present:

@@ -21,6 +21,13 @@ def _fault(text: str) -> tuple[int, str]:
     return int(ordinal), name
 
 
+def _canned(file: Path | None) -> list[tuple[str, str]]:
+    if file is None:
+        return []
+    told = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
+    return [(line["key"], line["answer"]) for line in told]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.scripted_engine")
     parser.add_argument("--port", type=int, required=True)
@@ -42,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--diverge-at", type=int)
     parser.add_argument("--no-cached", action="store_true", help="report no cached tokens")
     parser.add_argument("--incremental", action="store_true")
+    parser.add_argument("--canned", type=Path, help="JSONL of {key, answer}: see ScriptedEngine")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
@@ -84,6 +92,7 @@ async def _serve(options: argparse.Namespace) -> int:
         diverge_at=options.diverge_at,
         report_cached=not options.no_cached,
         incremental=options.incremental,
+        canned=_canned(options.canned),
     )
     async with engine:
         print(f"scripted {options.dialect} engine at {engine.url}", flush=True)

@@ -41,7 +41,8 @@ class ScriptedEngine(ScriptedServer):
     that flushes answer before they work. faults: what happens to which generation (by
     ordinal; -1 = all): http-500, error, cut, reset, stall, no-usage, empty, exit; those that
     come in the middle come after fault_after tokens. first_request_extra_ms: compilation, at
-    the first request of each prompt length. diverge_at: output differs from there on.
+    the first request of each prompt length. diverge_at: output differs from there on. canned:
+    (key, answer): a prompt whose text holds the key gets that answer, and then the end of text.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ScriptedEngine(ScriptedServer):
         diverge_at: int | None = None,
         report_cached: bool = True,
         incremental: bool = False,
+        canned: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(self._answer, port=port)
         self.dialect = dialect
@@ -75,6 +77,7 @@ class ScriptedEngine(ScriptedServer):
         self.accept, self.width = tuple(accept), width
         self.eos_after, self.context = eos_after, context
         self.report_cached, self.incremental = report_cached, incremental
+        self.canned = tuple(canned)
         self.flush_responses = list(flush_responses)
         self.flushes: list[tuple[float, int]] = []  # (time, status) of every flush asked for
         self.aborted: list[str] = []
@@ -129,6 +132,12 @@ class ScriptedEngine(ScriptedServer):
         if self.eos_after is not None and not ask.ignore_eos and self.eos_after < count:
             count, reason = self.eos_after, "stop"
         output = output_ids(ask.prompt, count, diverge_at=self.diverge_at)
+        answer = self._canned(ask)
+        if answer is not None:
+            output, reason = answer[: ask.max_tokens], "stop"
+            if len(answer) > ask.max_tokens:
+                reason = "length"
+            count = len(output)
         steps, speculation = plan_steps(count, self.accept, self.width)
         made = Generation(
             ordinal, seen, ask.prompt, cached, tuple(output), tuple(steps), speculation
@@ -141,6 +150,13 @@ class ScriptedEngine(ScriptedServer):
             os._exit(1)
         words: Shape = shape(self, made, ask, reason)
         return self._pieces(made, ask, words, fault)
+
+    def _canned(self, ask: Ask) -> list[int] | None:
+        """The ids of the answer whose key stands in the prompt's text; None without one."""
+        if not self.canned:
+            return None
+        text = detokenize(ask.prompt)
+        return next((tokenize(answer) for key, answer in self.canned if key in text), None)
 
     async def _pieces(
         self, made: Generation, ask: Ask, words: Shape, fault: str | None

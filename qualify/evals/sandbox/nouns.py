@@ -66,6 +66,7 @@ class Call:
     digest: str | None = None
     error: str | None = None
     cpu_s: float | None = None  # as the program's side says it: only references are believed
+    peak_bytes: int | None = None  # the same
 
 
 @dataclass(frozen=True)

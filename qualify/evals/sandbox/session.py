@@ -184,9 +184,13 @@ def _failed(error: str) -> tuple[Ended, str]:
 
 def _call(told: dict[str, Any]) -> Call:
     index = int(told["i"])
-    value, digest, error, used = (told.get(k) for k in ("v", "h", "x", "s"))
-    if isinstance(value, str):
-        return Call(index, value=value, cpu_s=used if isinstance(used, float) else None)
-    if isinstance(digest, str):
-        return Call(index, digest=digest, cpu_s=used if isinstance(used, float) else None)
-    return Call(index, error=str(error)[:300])
+    value, digest, error, used, peak = (told.get(k) for k in ("v", "h", "x", "s", "m"))
+    if not isinstance(value, str) and not isinstance(digest, str):
+        return Call(index, error=str(error)[:300])
+    return Call(
+        index,
+        value=value if isinstance(value, str) else None,
+        digest=digest if isinstance(digest, str) and not isinstance(value, str) else None,
+        cpu_s=used if isinstance(used, float) else None,
+        peak_bytes=peak if isinstance(peak, int) else None,
+    )

@@ -18,6 +18,8 @@ from typing import Any
 
 DEEPEST = 200  # nesting; a value that contains itself ends here
 _EXACT = 1 << 53
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+HUGE_ITEMS = 200_000  # of a list or tuple: hashed, never written out
 LARGEST_CHARS = 4_000_000  # of one value's JSON; a larger one is sent as a digest
 
 
@@ -56,18 +58,34 @@ def encode(value: Any, depth: int = 0) -> Any:
     if issubclass(kind, bytes):
         return ["b", bytes.hex(value)]
     if issubclass(kind, list):
-        return ["l", *[encode(v, depth + 1) for v in list.__iter__(value)]]
+        return ["l", *_items(list(list.__iter__(value)), depth)]
     if issubclass(kind, tuple):
-        return ["t", *[encode(v, depth + 1) for v in tuple.__iter__(value)]]
+        return ["t", *_items(list(tuple.__iter__(value)), depth)]
     if issubclass(kind, set):
-        return ["s", *sorted([encode(v, depth + 1) for v in set.__iter__(value)], key=json.dumps)]
+        return ["s", *sorted(_items(list(set.__iter__(value)), depth), key=json.dumps)]
     if issubclass(kind, frozenset):
-        held = [encode(v, depth + 1) for v in frozenset.__iter__(value)]
-        return ["S", *sorted(held, key=json.dumps)]
+        return ["S", *sorted(_items(list(frozenset.__iter__(value)), depth), key=json.dumps)]
     if issubclass(kind, dict):
         pairs = [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in dict.items(value)]
         return ["d", *pairs]
     return ["o", str.__str__(kind.__name__)[:80]]
+
+
+def _items(items: list[Any], depth: int) -> list[Any]:
+    """Each encoded; long lists of plain text, numbers and switches without a call an item."""
+    kinds = set(map(type, items))
+    if kinds <= _PLAIN:
+        if int in kinds and not _small(items):
+            return [encode(v, depth + 1) for v in items]
+        if float not in kinds:
+            return items
+        return [["f", v.hex()] if type(v) is float else v for v in items]
+    return [encode(v, depth + 1) for v in items]
+
+
+def _small(items: list[Any]) -> bool:
+    whole = [v for v in items if type(v) is int]
+    return min(whole) > -_EXACT and max(whole) < _EXACT
 
 
 def decode(data: Any, depth: int = 0) -> Any:
@@ -99,11 +117,63 @@ def decode(data: Any, depth: int = 0) -> Any:
 
 
 def pack(value: Any) -> dict[str, Any]:
-    """{"v": encoded}, or {"h": sha256, "n": chars} where that is too large to send.
+    """{"v": JSON text}, or {"h": sha256} where that is too large to send.
 
-    The digest is over the same JSON; sets are in a stable order.
+    Equal values have equal digests: numbers count by value, sets and mappings without order.
+    In a huge list of containers each item is hashed as `marshal` writes it: inside those 1 and
+    1.0 differ, and what marshal cannot write is equal to nothing.
     """
-    text = json.dumps(encode(value), separators=(",", ":"))
+    if type(value) in (list, tuple) and len(value) > HUGE_ITEMS:
+        return {"h": _huge(value)}
+    encoded = encode(value)
+    text = json.dumps(encoded, separators=(",", ":"))
     if len(text) <= LARGEST_CHARS:
         return {"v": text}
-    return {"h": hashlib.sha256(text.encode()).hexdigest(), "n": len(text)}
+    return {"h": digest(encoded)}
+
+
+def digest(encoded: Any) -> str:
+    """Of an encoded value, the same for values that compare equal."""
+    text = json.dumps(_canonical(encoded), separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(data: Any) -> Any:
+    if not isinstance(data, list):
+        return int(data) if isinstance(data, bool) else data
+    tag, *rest = data
+    if tag == "f":
+        number = float.fromhex(rest[0])
+        return encode(int(number)) if number.is_integer() else data
+    if tag in ("i", "c", "b", "o"):
+        return data
+    if tag == "d":
+        pairs = [[_canonical(k), _canonical(v)] for k, v in rest]
+        return ["d", *sorted(pairs, key=json.dumps)]
+    items = (
+        rest if set(map(type, rest)) <= {int, str, type(None)} else [_canonical(v) for v in rest]
+    )
+    if tag in ("s", "S"):
+        return ["s", *sorted(items, key=json.dumps)]
+    return [tag, *items]
+
+
+def _huge(value: Any) -> str:
+    import marshal
+    import os
+
+    total = hashlib.sha256(type(value).__name__.encode())
+    if set(map(type, value)) <= _PLAIN:
+        plain = [int(v) if isinstance(v, bool) or _whole(v) else v for v in value]
+        total.update(repr(plain).encode("utf-8", "surrogatepass"))
+        return total.hexdigest()
+    for item in value:
+        try:
+            total.update(marshal.dumps(item, 2))
+        except ValueError:
+            return "unmarshallable-" + os.urandom(8).hex()
+    return total.hexdigest()
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is float and value.is_integer()
