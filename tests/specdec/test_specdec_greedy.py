@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from driving import finish, generate, greedy, random_prompts, start, step
 from specdec.contract import RunnerOptions
-from specdec.request import Phase, Sequence
+from specdec.request import Finish, Phase, Sequence
 from specdec.runner import Runner
 
 PROMPTS = random_prompts(24, (1, 2, 7, 8, 9, 31, 63, 64, 65, 127, 150), 255, seed=24)
@@ -122,3 +124,22 @@ def test_end_and_stop_tokens_cut_the_output_at_the_same_place_in_every_mode(
         assert (first.finish.kind, first.finish.matched) == ("stop", stop)
         assert first.output_ids == plain[0][: plain[0].index(stop) + 1]
     assert len(ends) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_checkpoints_own_end_token_ends_the_output_unless_it_is_ignored(
+    mode: str, agreeing: Path, plain: list[list[int]], tmp_path: Path
+) -> None:
+    end = plain[0][9]
+    folder = shutil.copytree(agreeing, tmp_path / "ends")
+    for file in (folder / "config.json", folder / "generation_config.json"):
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**settings, "eos_token_id": end}), encoding="utf-8")
+    runner = Runner.load(folder, MODES[mode])
+    assert runner.info.eos_token_ids == {end}
+    (cut,) = generate(runner, PROMPTS[:1], greedy(NEW_TOKENS, ignore_eos=False), 1)
+    assert cut.finish == Finish("stop", matched=end)
+    assert cut.output_ids == plain[0][: plain[0].index(end) + 1]
+    (whole,) = generate(runner, PROMPTS[:1], greedy(NEW_TOKENS), 1)
+    assert whole.output_ids == plain[0]
+    assert whole.finish == Finish("length", length=NEW_TOKENS)

@@ -139,6 +139,14 @@ def test_a_folder_without_a_tokenizer_is_a_sentence_and_exit_code_2(tmp_path: Pa
     assert "tokenizer.json does not exist" in server.log[-1]
 
 
+def test_the_end_does_not_wait_for_the_exit_hooks_of_libraries(tmp_path: Path) -> None:
+    hook = "import atexit, time; atexit.register(time.sleep, 600); "
+    command = [sys.executable, "-c", f"{hook}from specdec.cli import main; main()"]
+    with running([*command, "serve", "--model", str(tmp_path), "--port", "0"]) as server:
+        assert server.wait(60) == 2
+    assert "tokenizer.json does not exist" in server.log[-1]
+
+
 def test_the_listening_socket_is_one_that_events_leave_without_delay() -> None:
     with bind("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
