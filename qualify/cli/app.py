@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from qualify import __version__
+from qualify.cli.output import any_text_prints
 from qualify.errors import ExitCode, QualifyError
 from qualify.printable import printable
 
@@ -74,6 +75,7 @@ def run(argv: list[str]) -> int:
     debug = "--debug" in argv
     if debug:
         argv = [a for a in argv if a != "--debug"]
+    any_text_prints()
     try:
         return _invoke(argv)
     except click.exceptions.Exit as stop:
@@ -119,7 +121,8 @@ def _invoke(argv: list[str]) -> int:
         return shell_complete(cli, {}, "qualify", "_QUALIFY_COMPLETE", completing)
     with cli.make_context("qualify", argv) as context:
         result: Any = cli.invoke(context)
-    sys.stdout.flush()  # a broken pipe shows here rather than while the interpreter ends
+    if sys.stdout is not None:  # it was closed before we started: `>&-`
+        sys.stdout.flush()  # a broken pipe shows here rather than while the interpreter ends
     return int(result) if isinstance(result, int) else ExitCode.QUALIFIED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from typing import Any
@@ -9,6 +10,16 @@ from typing import Any
 import click
 
 from qualify.printable import printable
+
+NARROWEST = 40  # columns; below it a table is a column of single letters
+
+
+def any_text_prints() -> None:
+    """What stdout and stderr cannot encode is shown as an escape: an old locale, or half a
+    character in a server's answer, must not lose a report that took hours."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_json(value: Any) -> None:
@@ -20,7 +31,10 @@ def console(*, err: bool = False) -> Any:
     """A rich console; colours only on a terminal. Imported late: rich costs start-up time."""
     from rich.console import Console
 
-    return Console(stderr=err, highlight=False)
+    made = Console(stderr=err, highlight=False)
+    if made.width < NARROWEST:  # a terminal without a size says 0, and would be shown nothing
+        made.width = NARROWEST if made.width > 1 else 80
+    return made
 
 
 def warn(text: str) -> None:

@@ -13,6 +13,8 @@ import pytest
 from qualify.cli.app import COMMANDS, run
 from qualify.errors import EngineError, ExitCode
 from qualify.paths import campaigns_dir, data_root
+from tests.factory import Maker, drafting, target
+from tests.report.folder import write_run
 
 HEAVY = ("pandas", "scipy", "matplotlib", "numpy", "httpx", "pydantic", "yaml", "rich", "torch")
 LLAMA_CPP = str(campaigns_dir() / "llama-cpp.yaml")
@@ -172,3 +174,31 @@ def test_a_shell_completes_commands_and_subcommands(typed: str, offered: str) ->
         text=True,
     )
     assert f"plain,{offered}" in done.stdout.splitlines()
+
+
+CLI = [sys.executable, "-m", "qualify"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_without_the_signs_of_a_report_loses_no_report(
+    encoding: str, tmp_path: Path
+) -> None:
+    folder = write_run(Maker(sides={"target-only": target(), "mtp": drafting()}).build(), tmp_path)
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(data_root())}
+    done = subprocess.run([*CLI, "report", str(folder)], env=env, capture_output=True, timeout=100)
+    assert done.returncode == ExitCode.QUALIFIED, done.stderr
+    assert b"QUALIFIED" in done.stdout
+
+
+def test_a_closed_stdout_is_no_fault() -> None:
+    line = " ".join([*CLI, "engines", "list", ">&-"])
+    done = subprocess.run(line, shell=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "7"])
+def test_a_terminal_that_states_no_usable_width_is_shown_words(columns: str) -> None:
+    words = ["engines", "list"]
+    env = {**os.environ, "COLUMNS": columns}
+    done = subprocess.run([*CLI, *words], env=env, capture_output=True, text=True, timeout=60)
+    assert "llama-cpp" in done.stdout

@@ -49,3 +49,9 @@ def test_the_probe_stops_with_its_block_and_keeps_its_cpu_share() -> None:
     assert first == second
     assert 0.05 < first <= 1.1
     assert tasks == 1
+
+
+def test_intervals_come_from_a_clock_that_nobody_can_set() -> None:
+    info = time.get_clock_info(CLOCK.now.__name__)
+    assert info.monotonic
+    assert not info.adjustable
