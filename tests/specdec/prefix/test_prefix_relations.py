@@ -11,6 +11,7 @@ import torch
 from driving import generate, greedy
 from prefix_driving import MODES, assert_empty, begin, finish, options, run
 from specdec.contract import RunnerOptions
+from specdec.plan import pool_rows
 from specdec.request import Phase, Sequence
 from specdec.runner import Runner
 from specdec.state import logical_state
@@ -142,22 +143,32 @@ def test_the_state_after_a_hit_is_bit_for_bit_that_of_a_cold_run(
 ) -> None:
     warm, plain = (Runner.load(agreeing, options(mode, cache)) for cache in (True, False))
     output = run(warm, first, NEW_TOKENS).output_ids
-    for name in RELATIONS:
+    for name in RELATIONS * 2:  # the second time after a sibling that branches off elsewhere
         prompt = related(name, first, output)
         pair = [begin(runner, prompt, NEW_TOKENS) for runner in (warm, plain)]
         for runner, seq in zip((warm, plain), pair, strict=True):
             while seq.phase is Phase.PREFILL:
                 runner.prefill_step([seq])
         for _ in range(3):
-            states = [
-                logical_state(r._state, s.slot, s.pages, r.info.page_size, s.computed)
-                for r, s in zip((warm, plain), pair, strict=True)
-                if s.slot is not None
-            ]
-            assert len(states) == 2
+            states = [whole_state(r, s) for r, s in zip((warm, plain), pair, strict=True)]
             for key, tensor in states[0].items():
                 assert torch.equal(tensor, states[1][key]), (name, key)
             for runner, seq in zip((warm, plain), pair, strict=True):
                 runner.decode_step([seq])
         for runner, seq in zip((warm, plain), pair, strict=True):
             finish(runner, [seq])
+
+
+def whole_state(runner: Runner, seq: Sequence) -> dict[str, torch.Tensor]:
+    """The target's state behind a sequence, and the drafter's rows but those it still owes."""
+    assert seq.slot is not None
+    size = runner.info.page_size
+    found = logical_state(runner._state, seq.slot, seq.pages, size, seq.computed)
+    if runner._drafter is not None:
+        assert runner._state.drafter is not None
+        stop = seq.computed - len(runner._drafter._owed[seq])
+        rows = torch.tensor(pool_rows(seq.pages, 0, stop, size))
+        found["drafter.keys"] = runner._state.drafter.keys[rows]
+        found["drafter.values"] = runner._state.drafter.values[rows]
+        found["drafter.owed"] = runner._drafter._owed[seq]
+    return found
