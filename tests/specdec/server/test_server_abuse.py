@@ -219,6 +219,8 @@ def test_a_bad_sampling_field_is_refused_by_name(live: Live, params: dict[str, A
         ("/v1/chat/completions", {"messages": [{"role": "king", "content": "x"}]}),
         ("/v1/chat/completions", {"messages": [{"content": "x"}]}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": 5}]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": None}]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user"}]}),
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},

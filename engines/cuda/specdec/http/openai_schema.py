@@ -118,6 +118,12 @@ class Message(Strict):
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
 
+    @model_validator(mode="after")
+    def _says_something(self) -> Message:
+        if self.content is None and self.role != "assistant":
+            raise ValueError(f"A message of role '{self.role}' needs a 'content'.")
+        return self
+
 
 class ChatBody(OpenAIBody):
     """`POST /v1/chat/completions`."""
