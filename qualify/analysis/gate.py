@@ -240,11 +240,10 @@ def _decide(
             f"{', '.join(asleep)} could not be judged anywhere: {why} More prompts or rounds "
             f"would tell.",
         )
+    if not tests:
+        none = "No check newly fails; the campaign sets no threshold to compare by."
+        return "pass", ExitCode.QUALIFIED, none
     held, open_ = (sum(t.outcome == o for t in tests) for o in (HELD, OPEN))
     left = f", {open_} open for noise" if open_ else ""
-    none = "" if tests else " (the campaign sets no thresholds)"
-    return (
-        "pass",
-        ExitCode.QUALIFIED,
-        f"No threshold is crossed and no check newly fails{none}: {held} held{left}.",
-    )
+    whole = f"No threshold is crossed and no check newly fails: {held} held{left}."
+    return "pass", ExitCode.QUALIFIED, whole

@@ -31,8 +31,9 @@ def command(runs: tuple[Path, ...], as_json: bool) -> int:
     else:
         from qualify.report.versus import render_versus
 
+        out = console()
         for one in found:
-            console().print(render_versus(one))
+            out.print(render_versus(one, out.width))
     return 0
 
 

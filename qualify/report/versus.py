@@ -10,26 +10,33 @@ from qualify.analysis.gate import HELD, GateResult
 from qualify.analysis.outcomes import Finding
 from qualify.analysis.versus import Versus
 from qualify.report import show
-from qualify.report.terminal import STYLES, simple_table
+from qualify.report.terminal import STYLES, WIDE, simple_table
 
 
-def render_versus(found: Versus) -> RenderableType:
+def render_versus(found: Versus, width: int = 100) -> RenderableType:
     title = Text(f"{found.after} against {found.before}", style="bold")
     title.append(" (above 1 is better than before)", style="dim")
     parts: list[RenderableType] = [title]
     if found.cells:
-        table = simple_table(
-            "side", "cell", "decode", figures=("95%", "TTFT", "whole", "tok/s", "accepted")
-        )
+        wide = width >= WIDE
+        more = ("TTFT", "whole", "tok/s", "accept length") if wide else ()
+        table = simple_table("side", "cell", "outcome", figures=("decode", "95% interval", *more))
         for c in found.cells:
             outcome = c.decode.outcome if c.decode else "not compared"
-            first = Text(show.ratio(c.decode.ratio if c.decode else None))
-            first.append(f" {outcome}", style=STYLES.get(outcome, ""))
-            rest = [_ratio(f) for f in (c.ttft, c.wall, c.throughput, c.accept_length)]
-            table.add_row(escape(c.side), escape(c.cell), first, show.interval(c.decode), *rest)
+            rest = (c.ttft, c.wall, c.throughput, c.accept_length) if wide else ()
+            table.add_row(
+                escape(c.side),
+                escape(c.cell),
+                Text(outcome, style=STYLES.get(outcome, "")),
+                show.ratio(c.decode.ratio if c.decode else None),
+                show.interval(c.decode),
+                *(_ratio(f) for f in rest),
+            )
         parts.append(table)
         scopes = dict.fromkeys(c.decode.scope for c in found.cells if c.decode)
         parts.append(Text(f"Intervals hold {' or '.join(scopes)}.", style="dim"))
+        if not wide:
+            parts.append(Text("--json, or a wider terminal, shows the rest.", style="dim"))
     if found.unlike:
         parts.append(Text(f"Not comparable: {len(found.unlike)}", style="bold"))
         parts += [Text(f"  {u.side}, {u.cell}: {u.why}") for u in found.unlike]
