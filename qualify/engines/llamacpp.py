@@ -78,7 +78,8 @@ class LlamaCppProtocol:
         settings = props.get("default_generation_settings")
         context = integer(settings.get("n_ctx")) if isinstance(settings, dict) else None
         data = models.get("data")
-        first: Mapping[str, Any] = data[0] if isinstance(data, list) and data else {}
+        entries = [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
+        first: Mapping[str, Any] = entries[0] if entries else {}
         return EngineInfo(
             model=text_or_none(first.get("id")) or text_or_none(props.get("model_alias")),
             architecture=None,

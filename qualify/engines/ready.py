@@ -73,6 +73,12 @@ async def wait_ready(
 async def _model(server: RunningServer) -> tuple[str | None, tuple[str, ...]]:
     info = await server.protocol.describe()
     planned = server.resolved.alias
+    if info.model is None and server.process is None:
+        raise _failed(
+            server,
+            f"does not answer as a {server.protocol.name} server does: it names no model",
+            "Check the address, and the engine: that the campaign names.",
+        )
     if planned is None or info.model is None or info.model == planned:
         return info.model, ()
     if server.argv is not None and planned in server.argv:

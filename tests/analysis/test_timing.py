@@ -115,6 +115,35 @@ def test_a_cell_where_every_request_failed_has_counts_and_no_figures() -> None:
     assert stats.throughput_tok_s is None
 
 
+def test_a_failed_request_is_no_part_of_the_steady_ttft() -> None:
+    maker = Maker(works=(Work(count=8, concurrency=(2,)),), self_parity=False)
+    run = maker.build()
+    records = [
+        timed(r, start=2.0 * i, end=2.0 * i + 1, tokens=32) for i, r in enumerate(run.records)
+    ]
+    records[7] = dataclasses.replace(
+        timed(records[7], start=14.0, end=15.0, tokens=32, ttft=9.0),
+        ok=False,
+        failure=Failure("stream-error", "died"),
+    )
+    stats = first_cell(dataclasses.replace(run, records=tuple(records)))
+    assert stats.ttft_steady_s is not None
+    assert (stats.ttft_steady_s.n, stats.ttft_steady_s.max) == (5, pytest.approx(0.1))
+
+
+def test_a_cycle_is_total_time_over_total_steps_and_no_mean_of_means() -> None:
+    """One request of 10 steps of 10 ms, one of 30 steps of 20 ms: 700 ms in 40 steps."""
+    run = Maker(works=(Work(count=2),), self_parity=False).build()
+    short, long = run.records
+    records = (
+        timed(short, start=0.0, end=0.1 + 0.1, tokens=11),
+        timed(long, start=1.0, end=1.0 + 0.1 + 0.6, tokens=31),
+    )
+    stats = first_cell(dataclasses.replace(run, records=records))
+    assert stats.cycle is not None
+    assert stats.cycle.cycle_ms == pytest.approx(17.5)
+
+
 def test_the_first_wave_of_a_closed_loop_is_shown_apart() -> None:
     maker = Maker(works=(Work(count=48, concurrency=(8,)),), self_parity=False)
     run = maker.build()

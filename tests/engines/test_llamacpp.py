@@ -140,3 +140,9 @@ def test_numbers_that_are_none_are_unknown_sizes_and_stay_out_of_what_is_kept() 
         "x": None,
     }
     to_line(info)  # raises on NaN
+
+
+@pytest.mark.parametrize("data", [[1, "x", None], {"id": "x"}, "x"])
+def test_a_list_of_models_that_holds_none_names_none(data: Any) -> None:
+    info = asyncio.run(llamacpp(Desk({"/v1/models": [(200, {"data": data})]})).describe())
+    assert info.model is None

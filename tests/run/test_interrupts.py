@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import random
 import signal
 import subprocess
@@ -13,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from qualify.engines.owned import MARKER
+from qualify.engines.owned import MARKER, new_owned, write_owned
 from qualify.records.schema import CellEnd
 from qualify.records.store import load_run, read_lines
 from tests.run.drive import CAMPAIGN, ROOT, SIDES
@@ -159,3 +161,28 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_lives(tmp_pa
     assert "another qualify process is writing" in said
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=20)
+
+
+def test_a_resume_ends_what_the_guard_of_a_killed_run_could_not(tmp_path: Path) -> None:
+    """Harness and guard killed in the same moment, and a child in a session of its own."""
+    folder = tmp_path / "run"
+    first = start(folder, "--step-ms", "200")
+    wait_for(first, ": ready after")
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=20)
+    dead = dataclasses.replace(new_owned("r1.target-only#1"), harness_pid=2**22 - 1)
+    write_owned(folder, dead)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        env={**os.environ, MARKER: dead.marker},
+        start_new_session=True,
+    )
+    try:
+        second = start(folder, "--resume", "--step-ms", "200")
+        wait_for(second, "left by an earlier start")
+        assert child.wait(timeout=10) != 0
+        second.send_signal(signal.SIGINT)
+        second.communicate(timeout=20)
+    finally:
+        child.kill()
+        child.wait()
