@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -348,3 +350,30 @@ def test_f035_a_second_run_on_the_same_living_engine_is_cold_again(tmp_path: Pat
     assert {r.prompt_sha256 for r in run.measured()} == {
         r.prompt_sha256 for r in load_run(tmp_path / "first").measured()
     }
+
+
+class _Page(BaseHTTPRequestHandler):
+    """What answers 200 to everything, and is no engine."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<html><h1>Welcome</h1></html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_web_page_at_the_attached_address_is_no_engine_and_nothing_is_measured(
+    tmp_path: Path,
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{page.server_port}"
+        resolver = engine(tmp_path, dialect="llamacpp", url=url)
+        outcome = drive(tmp_path / "run", plan([cell("one")]), resolver)
+        page.shutdown()
+    assert outcome.exit_code == ExitCode.ENGINE_FAILED
+    assert "does not answer as a llamacpp server does" in outcome.engine_failures[0]
+    assert load_run(tmp_path / "run").records == ()
