@@ -65,6 +65,17 @@ def test_a_planted_warm_prompt_shows_that_the_engine_counts_cached_tokens(tmp_pa
     assert cold["method"] == "flush"
 
 
+def test_f082_what_the_first_request_of_a_shape_compiles_is_paid_by_the_warm_up(
+    tmp_path: Path,
+) -> None:
+    slow = ("--first-request-extra-ms", "1500")
+    drive(tmp_path / "run", plan([cell("one"), cell("two", tokens=64)]), engine(tmp_path, *slow))
+    run = load_run(tmp_path / "run")
+    for end in run.cells:
+        assert end.evidence["warmup"]["seconds"] > 1.5
+        assert all((r.timing.ttft_s or 9) < 1.5 for r in run.measured(cell=end.cell))
+
+
 def test_an_engine_that_hides_its_cache_leaves_the_planted_count_unknown(tmp_path: Path) -> None:
     drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, "--no-cached"))
     assert load_run(tmp_path / "run").cells[0].evidence["cold"]["planted_cached"] is None
