@@ -7,19 +7,22 @@ bubblewrap makes a user namespace, which the kernel must allow.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 
 from qualify.evals.sandbox import mounts
 from qualify.evals.sandbox.cgroup import make_group
 from qualify.evals.sandbox.nouns import Limits, SandboxError
-from qualify.evals.sandbox.tree import ProcessCage
+from qualify.evals.sandbox.tree import ProcessCage, descendants
 
 # A range that neither people nor services have: the program shares its user with nobody.
 FIRST_USER, USERS = 1_900_000_000, 65_536
 NOBODY = 65534
+PATIENCE_S = 2.0
 
 
 class Bubblewrap:
@@ -66,7 +69,7 @@ class Bubblewrap:
             raise SandboxError(
                 f"bubblewrap cannot be started: {error}.", "Install it again."
             ) from None
-        return ProcessCage(process, limits.memory_bytes, group)
+        return _Namespace(process, limits.memory_bytes, group)
 
     def _options(self, limits: Limits) -> list[str]:
         options = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
@@ -85,3 +88,19 @@ class Bubblewrap:
         options += ["--perms", "1777", "--size", str(limits.files_bytes), "--tmpfs", "/tmp"]
         options += ["--setenv", "HOME", "/tmp", "--setenv", "TMPDIR", "/tmp"]
         return [*options, "--chdir", "/tmp", "--remount-ro", "/"]
+
+
+class _Namespace(ProcessCage):
+    """bwrap waits for the first process of the namespace, whose end is the end of all in it."""
+
+    def kill(self, patience_s: float = 0.0) -> int | None:
+        """Inside first: bwrap then collects its child and leaves, and no zombie stays behind."""
+        self._settle(patience_s)
+        ended = self._process.poll()
+        for pid in descendants(self._process.pid)[1:]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_S)
+        status = super().kill()
+        return ended if ended is not None else status

@@ -135,9 +135,9 @@ class _Container(ProcessCage):
     def peak_bytes(self) -> int | None:
         return None  # the engine tells it only while the container runs
 
-    def kill(self) -> int | None:
+    def kill(self, patience_s: float = 0.0) -> int | None:
         """Exit 137 with the engine's own word that it was for memory is told apart."""
-        super().kill()  # first: nobody reads its pipe now, and the engine would wait for it
+        super().kill(patience_s)  # first: nobody reads its pipe now, and the engine would wait for it
         self._quietly("kill", self._name)
         state = self._state()
         self._oom = bool(state.get("OOMKilled"))

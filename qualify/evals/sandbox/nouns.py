@@ -101,8 +101,12 @@ class Cage(Protocol):
 
     def peak_bytes(self) -> int | None: ...
 
-    def kill(self) -> int | None:
-        """End every process, wait, clean up; the driver's exit status where it is known."""
+    def kill(self, patience_s: float = 0.0) -> int | None:
+        """End every process, wait, clean up; the driver's exit status where it is known.
+
+        `patience_s`: how long it may take to end by itself first, so that its own status is
+        told and not that of the kill.
+        """
         ...
 
 

@@ -16,6 +16,7 @@ from qualify.evals.sandbox.nouns import Accept, Cage, Call, Ended, Job, Ran, San
 
 POLL_S = 0.1
 CHUNK = 1 << 16
+SETTLE_S = 1.0  # a program that closed its pipe is given this long to tell how it ended
 
 
 def driver_source() -> str:
@@ -33,10 +34,12 @@ def run(sandbox: Sandbox, job: Job, accept: Accept | None = None) -> Ran:
     began = time.monotonic()
     cage = sandbox.open(job.limits, driver_source())
     reader = _Reader(cage, job, sandbox.user(), began)
+    ended: Ended = "error"
+    detail = ""
     try:
         ended, detail = reader.read(accept)
     finally:
-        status = cage.kill()
+        status = cage.kill(SETTLE_S if ended == "exited" else 0.0)
     if ended == "exited":
         ended, detail = _why(status, reader.over_memory or cage.over_memory())
     return Ran(

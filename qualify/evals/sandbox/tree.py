@@ -47,7 +47,13 @@ class ProcessCage:
     def peak_bytes(self) -> int | None:
         return self._group.peak_bytes() if self._group is not None else self._peak
 
-    def kill(self) -> int | None:
+    def _settle(self, patience_s: float) -> None:
+        if patience_s:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+
+    def kill(self, patience_s: float = 0.0) -> int | None:
+        self._settle(patience_s)
         below = descendants(self._process.pid)
         ended = self._process.poll()
         self._process.kill()

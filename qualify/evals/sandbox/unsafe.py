@@ -46,7 +46,7 @@ class _UnsafeCage(ProcessCage):
         super().__init__(process, memory_bytes, None)
         self._folder = folder
 
-    def kill(self) -> int | None:
-        status = super().kill()
+    def kill(self, patience_s: float = 0.0) -> int | None:
+        status = super().kill(patience_s)
         self._folder.cleanup()
         return status
