@@ -137,7 +137,8 @@ class _Container(ProcessCage):
 
     def kill(self, patience_s: float = 0.0) -> int | None:
         """Exit 137 with the engine's own word that it was for memory is told apart."""
-        super().kill(patience_s)  # first: nobody reads its pipe now, and the engine would wait for it
+        # The client first: nobody reads its pipe now, and the engine would wait for it.
+        super().kill(patience_s)
         self._quietly("kill", self._name)
         state = self._state()
         self._oom = bool(state.get("OOMKilled"))
