@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from qualify.client.reply import HttpRequest, Reply
 from qualify.plan import CellPlan, LaunchPlan
 from qualify.prompts.prompt import Prompt
-from qualify.records.schema import CacheEvidence, Failure, Phase, Record, Timing
+from qualify.records.schema import CacheEvidence, Phase, Record, Timing
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,9 @@ def to_record(
     t_start_s: float,
     client_delay_ms: float | None,
 ) -> Record:
-    """A success without tokens, or without the server's own count, is none (rule 1)."""
+    """What was planned, sent and seen, as one line; whether it counts, the reply's folding said
+    already (a success without tokens, or without the server's own count, is none: rule 1)."""
     cell = where.cell
-    failure = reply.failure
-    produced = reply.usage.completion_tokens
-    if failure is None and produced is None:
-        failure = Failure("no-usage", "the server reported no token count for this request")
-    elif failure is None and produced == 0:
-        failure = Failure("no-tokens", "the request ended without a single token")
     return Record(
         run=where.run,
         launch=where.attempt,
@@ -79,8 +74,8 @@ def to_record(
         request_sha256=hashlib.sha256(request.body).hexdigest(),
         started_at=reply.started_at,
         t_start_s=t_start_s,
-        ok=failure is None,
-        failure=failure,
+        ok=reply.failure is None,
+        failure=reply.failure,
         http_status=reply.status,
         usage=reply.usage,
         timing=timing,
