@@ -260,3 +260,19 @@ def test_audit_prints_text_or_json_and_exits_by_the_outcome(folder: Path) -> Non
     broken = CliRunner().invoke(main, ["audit", str(folder), "--json"])
     assert broken.exit_code == 1
     assert len(json.loads(broken.output)["problems"]) == 15
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda t: t.pop(Q_PROJ), "  1 problem:"),
+        (lambda t: (t.pop(Q_PROJ), t["mtp.fc.weight"].zero_()), "  2 problems:"),
+    ],
+)
+def test_the_audit_counts_its_problems_in_plain_words(
+    change: Callable[[Tensors], object], line: str, folder: Path
+) -> None:
+    rewrite(folder, "mtp.safetensors", change)
+    result = CliRunner().invoke(main, ["audit", str(folder)])
+    assert result.exit_code == 1
+    assert line in result.output.splitlines()

@@ -67,7 +67,8 @@ def _as_text(report: AuditReport) -> str:
     if report.ok:
         lines.append("  every tensor is present, shaped, finite and non-zero")
     else:
-        lines.append(f"  {len(report.problems)} problems:")
+        count = len(report.problems)
+        lines.append(f"  {count} problem{'' if count == 1 else 's'}:")
         lines += [f"    {problem}" for problem in report.problems]
     return "\n".join(lines)
 

@@ -51,6 +51,19 @@ def test_models_lists_the_one_model(live: Live) -> None:
     assert (card["id"], card["max_model_len"]) == ("tiny", 512)
 
 
+def test_a_pool_smaller_than_the_context_is_the_limit_that_clients_are_told(
+    tokenizer: Tokenizer,
+) -> None:
+    """A checkpoint may declare a million tokens where the pool holds a few thousand."""
+    with serve(lambda: ScriptedRunner(context=1_048_576), tokenizer) as live:
+        (card,) = live.client.get("/v1/models").json()["data"]
+        told = live.client.post("/tokenize", json={"prompt": "x"}).json()["max_model_len"]
+        params = {**GREEDY, "max_new_tokens": card["max_model_len"] - len(PROMPT) + 1}
+        body = {"input_ids": PROMPT, "sampling_params": params}
+        assert live.client.post("/generate", json=body).status_code == 400
+    assert card["max_model_len"] == told == 1024
+
+
 def test_loads_has_the_sections_that_are_asked_for(live: Live) -> None:
     (entry,) = live.client.get("/v1/loads").json()["loads"]
     assert entry["num_running_reqs"] == entry["queues"]["waiting"] == 0

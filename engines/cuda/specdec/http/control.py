@@ -159,7 +159,7 @@ async def models(request: Request) -> JSONResponse:
         "owned_by": "specdec",
         "root": str(state.settings.model),
         "parent": None,
-        "max_model_len": state.engine.info.context_length,
+        "max_model_len": state.request_limit_tokens,
     }
     return JSONResponse({"object": "list", "data": [card]})
 

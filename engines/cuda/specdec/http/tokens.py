@@ -37,7 +37,7 @@ async def tokenize(request: Request) -> JSONResponse:
             count = [len(ids) for ids in tokens]
     except TokenizerError as error:
         raise ApiError(400, str(error)) from error
-    limit = state.engine.info.context_length
+    limit = state.request_limit_tokens
     return JSONResponse({"tokens": tokens, "count": count, "max_model_len": limit})
 
 
