@@ -40,6 +40,7 @@ class Mode:
     width: int = 0
     accepted: Callable[[str, int, int], int] | None = None
     launch_factor: Callable[[int], float] = lambda launch: 1.0  # cycle of the n-th launch
+    growth: Callable[[int], float] = lambda tokens: 1.0  # of the cycle, with the prompt's length
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,7 @@ class Maker:
     ) -> Record:
         mode = self.sides[launch.side.name]
         cycle_s = mode.cycle_ms / 1e3 * mode.launch_factor(order)
+        cycle_s *= mode.growth(cell.prompts.tokens)
         cycle_s *= self.clock_noise(launch.id, launch.round, index)
         now = cell.prompts.tokens / self.prefill_tok_s
         events: list[tuple[float, int | None]] = [(now, 1)]

@@ -22,7 +22,6 @@ NOT_BUILT = (
     "retractions",
     "lifecycle",
     "reuse",
-    "cliff",
     "telemetry",
 )
 
@@ -48,6 +47,13 @@ class ClientSpec(Strict):
 
     late_share: float | None = Field(default=None, gt=0, le=1)
     """The largest share of TPOT that the client's own lateness may reach."""
+
+
+class CliffSpec(Strict):
+    """A mode whose cycle time breaks away from the target's as the context grows."""
+
+    growth_pct: float | None = Field(default=None, gt=0)
+    """By how many percent its cycle may grow faster than the target's own; 50 if left out."""
 
 
 class ChecksSpec(Strict):
@@ -103,7 +109,7 @@ class ChecksSpec(Strict):
     """Generate, flush, generate, cancel, refuse, stop: nothing degrades."""
     reuse: bool | None = None
     """Reused prefixes give the same bytes as cold ones."""
-    cliff: bool | None = None
+    cliff: bool | CliffSpec | None = None
     """No mode's cycle time breaks away from the target's between two shapes."""
     telemetry: bool | None = None
     """Device memory, power and energy, where the host can tell."""

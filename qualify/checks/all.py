@@ -7,6 +7,7 @@ from collections.abc import Callable
 from qualify.checks import (
     acceptance,
     client,
+    cliff,
     cold,
     completion,
     counters,
@@ -42,6 +43,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("parity", parity.check),
     ("acceptance", acceptance.check),
     ("counters", counters.check),
+    ("cliff", cliff.check),
     ("expect", expect.check),
     ("protocol", protocol.check),
     ("client", client.check),

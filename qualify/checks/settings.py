@@ -25,6 +25,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "client": ("late_share",),
     "implausible": (),
     "evals": (),
+    "cliff": ("growth_pct",),
 }
 
 
