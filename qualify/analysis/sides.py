@@ -14,12 +14,12 @@ from qualify.analysis.steady import Goodput, Steady, goodput_of, pooled_steady, 
 from qualify.analysis.tail import Tail, tail_of
 from qualify.analysis.timing import (
     busy_s,
-    forced_past_end,
     prefill_share,
     prompt_classes,
     window_s,
 )
 from qualify.checks.implausible import flaw
+from qualify.checks.natural_end import forced_past_end
 from qualify.checks.pairing import side_names
 from qualify.checks.pool import Pool, pool
 from qualify.checks.select import by_side_and_cell, completion_tokens, measuring

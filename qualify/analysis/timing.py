@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from qualify.analysis.speculation import Cycle, pooled_cycle
 from qualify.analysis.stats import Summary, summarise
 from qualify.checks.implausible import decoded_tokens, flaw
+from qualify.checks.natural_end import forced_past_end
 from qualify.checks.pool import Pool, pool
 from qualify.checks.select import Place, completion_tokens, counts
 from qualify.checks.stream import cause_of
@@ -218,21 +219,6 @@ def overlap(counted: Sequence[Record]) -> Overlap | None:
         return None
     clear = clear_s / clear_tokens * 1e3 if known and clear_tokens else None
     return Overlap(gaps, hit, hit_s / all_s, clear)
-
-
-def forced_past_end(counted: Sequence[Record]) -> int | None:
-    """Requests whose output ran past its natural end under ignore_eos; None if not known.
-
-    Known only where the record names the end tokens (request["eos_ids"]) and has token ids.
-    """
-    known = [
-        (r.output_ids, eos)
-        for r in counted
-        if r.output_ids is not None and isinstance(eos := r.request.get("eos_ids"), list)
-    ]
-    if not known:
-        return None
-    return sum(any(t in eos for t in ids[:-1]) for ids, eos in known)
 
 
 def prompt_classes(counted: Sequence[Record]) -> dict[str, int]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from qualify.checks.natural_end import forced_past_end, natural_end
 from qualify.checks.select import (
     by_side_and_cell,
     completion_tokens,
@@ -26,7 +29,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
         lengths = [completion_tokens(r) or 0 for r in counted]
         short = [(r, n) for r, n in zip(counted, lengths, strict=True) if n < budget]
         over = [(r, n) for r, n in zip(counted, lengths, strict=True) if n > budget]
-        evidence = {
+        evidence: dict[str, Any] = {
             "side": side,
             "cell": cell,
             "budget": budget,
@@ -36,6 +39,8 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             "longest": max(lengths),
             "short": _named(short),
             "over": _named(over),
+            "forced_past_end": forced_past_end(counted),
+            "natural_ends": _ends(counted),
         }
         name = subject(side, cell)
         if over:
@@ -57,6 +62,11 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             verdicts.append(Verdict("length", name, "pass", sentence, evidence))
         else:
             sentence = f"All {plural(len(counted), 'output')} have exactly {budget:,} tokens."
+            if forced := evidence["forced_past_end"]:
+                sentence += (
+                    f" {forced} of them ran past their natural end, where drafts are accepted "
+                    f"at another rate."
+                )
             verdicts.append(Verdict("length", name, "pass", sentence, evidence))
     return verdicts
 
@@ -66,3 +76,9 @@ def _named(found: list[tuple[Record, int]]) -> list[dict[str, object]]:
         {"launch": r.launch, "prompt": r.prompt_id, "tokens": n, "finish": r.finish_reason}
         for r, n in found[:20]
     ]
+
+
+def _ends(counted: list[Record]) -> list[dict[str, object]]:
+    """Which outputs went on past an end token, and after how many tokens it stood."""
+    found = [(r, end) for r in counted if (end := natural_end(r)) is not None]
+    return [{"launch": r.launch, "prompt": r.prompt_id, "tokens": n} for r, n in found[:20]]

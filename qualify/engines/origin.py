@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from dataclasses import asdict
 from typing import Any
 
 import qualify
 from qualify.engines.devices import device_facts
+from qualify.engines.end_tokens import EndTokens
 from qualify.engines.environment import is_secret
 from qualify.engines.hashes import checkpoint_hashes
 from qualify.engines.host import host_facts
+from qualify.engines.instrumentation import instrumentation_of
 from qualify.engines.protocol import EngineInfo
 from qualify.engines.server import RunningServer
 
@@ -21,17 +24,22 @@ RELEVANT = (
     "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH_", "TRITON_", "GGML_", "LLAMA_",
     "SGLANG_", "VLLM_", "POCKETLLM_", "DSV4_", "QWEN_", "HF_HUB_OFFLINE", "HF_HOME",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_", "PYTHONHASHSEED", "PYTHONPATH",
+    "KINETO_", "NSYS_", "HSA_", "AMD_LOG", "PYTHONPROFILE", "PYTHONTRACEMALLOC",
 )  # fmt: skip
 
 
-def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str, Any]:
-    """Command, environment, model hashes, host, devices, client.
+def origin_of(
+    server: RunningServer, info: EngineInfo | None = None, ends: EndTokens | None = None
+) -> dict[str, Any]:
+    """Command, environment, instruments, model hashes, end tokens, host, devices, client.
 
     Reads the whole model once to hash it (remembered afterwards): call it outside of any
     measurement. Blocking; nothing in it raises for something that cannot be read.
     """
     resolved = server.resolved
     drafter = next((v for k, v in resolved.args.items() if k in DRAFT_ARGUMENTS and v), None)
+    ours = server.argv is not None
+    inherited = relevant_environment() if resolved.kind == "process" else {}
     return {
         "engine": resolved.engine,
         "protocol": resolved.protocol,
@@ -41,15 +49,22 @@ def origin_of(server: RunningServer, info: EngineInfo | None = None) -> dict[str
         "args": resolved.args,
         "argv": list(server.argv) if server.argv is not None else None,
         "cwd": str(resolved.cwd) if resolved.cwd is not None else None,
-        "env": resolved.env if server.argv is not None else None,
+        "env": resolved.env if ours else None,
         # A container inherits nothing from here: its image's environment stands in `container`.
-        "env_inherited": relevant_environment() if resolved.kind == "process" else None,
+        "env_inherited": inherited if resolved.kind == "process" else None,
+        "instrumentation": instrumentation_of(
+            resolved.args if ours else {},
+            server.argv or (),
+            {**inherited, **resolved.env} if ours else {},
+            info.raw.values() if info is not None else (),
+        ),
         "added": {"args": resolved.added.args, "env": resolved.added.env},
         "container": server.process.facts() or None if server.process is not None else None,
         "url": server.base_url,
         "pid": server.pid,
         "model": _model(resolved.model),
         "draft_model": _model(str(drafter)) if drafter is not None else None,
+        "end_tokens": asdict(ends) if ends is not None else None,
         "package": _package(resolved.module),
         "engine_version": info.version if info is not None else None,
         "host": host_facts(),

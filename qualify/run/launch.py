@@ -19,6 +19,7 @@ class Attempt:
     """A started, ready engine and everything that measuring a cell on it needs.
 
     stop is set when the user wants to end: the cell in flight is then given up.
+    eos_ids are the tokens that end an output by nature, None where nothing names them;
     planted is the evidence of the warm prompt that was planted first (rule 5).
     """
 
@@ -33,4 +34,5 @@ class Attempt:
     watch: Watcher
     stop: asyncio.Event
     flush_patience_s: float
+    eos_ids: tuple[int, ...] | None = None
     planted: dict[str, Any] = field(default_factory=dict)

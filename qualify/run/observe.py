@@ -21,6 +21,7 @@ class Where:
     launch: LaunchPlan
     cell: CellPlan
     protocol: str
+    eos_ids: tuple[int, ...] | None = None  # None: not known
 
 
 def output_digest(ids: tuple[int, ...] | None, text: str) -> str | None:
@@ -69,6 +70,7 @@ def to_record(
             "template_sha256": prompt.template_sha256,
             "thinking": cell.prompts.thinking,
             "prompt_class": prompt.klass,
+            "eos_ids": list(where.eos_ids) if where.eos_ids is not None else None,
             "stream": True,
         },
         request_sha256=hashlib.sha256(request.body).hexdigest(),

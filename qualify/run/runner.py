@@ -15,6 +15,7 @@ from pathlib import Path
 
 import qualify
 from qualify.engines.docker_sweep import sweep_containers
+from qualify.engines.end_tokens import end_tokens
 from qualify.engines.origin import origin_of
 from qualify.engines.owned import Swept, sweep
 from qualify.engines.ready import wait_ready
@@ -226,7 +227,8 @@ class _Runner:
             await asyncio.gather(waiting, stopping, return_exceptions=True)
         info = await server.protocol.describe()
         able = await server.protocol.capabilities()
-        origin = await asyncio.to_thread(origin_of, server, info)
+        ends = await asyncio.to_thread(end_tokens, server.resolved, info)
+        origin = await asyncio.to_thread(origin_of, server, info, ends)
         said = {
             "ready": to_dict(ready),
             "capabilities": to_dict(able),
@@ -246,6 +248,7 @@ class _Runner:
             self.watch,
             self.stop,
             server.resolved.flush_patience_s,
+            ends.ids if ends is not None else None,
         )
         if item.cells:
             attempt.planted = await plant(attempt, item.cells[0])

@@ -62,7 +62,7 @@ async def send_phase(
     in its exact shape.
     """
     protocol = attempt.server.protocol
-    where = Where(attempt.run, attempt.id, attempt.launch, cell, protocol.name)
+    where = Where(attempt.run, attempt.id, attempt.launch, cell, protocol.name, attempt.eos_ids)
     encoded: list[list[HttpRequest]] = [
         [
             protocol.encode(
