@@ -1,4 +1,4 @@
-"""A YAML file as plain values that remember where they were written.
+"""A YAML file (a campaign, an engine definition) as plain values that remember their lines.
 
 PyYAML parses; nothing of its type guessing is used. Duplicate keys, anchors, aliases, merges,
 tags, several documents and keys that are not text are refused, each where it stands.
@@ -18,6 +18,18 @@ from qualify.campaign.faults import CampaignFaults, Fault, Path
 from qualify.campaign.scalars import Trap, resolve
 
 DEEPEST = 20  # no campaign needs more; it keeps a hostile file from exhausting the stack
+
+
+@dataclass(frozen=True)
+class Genre:
+    """What a file should be, for the faults of one that is something else."""
+
+    article: str
+    noun: str
+    start: str  # how its first line reads
+
+
+CAMPAIGN = Genre("a", "campaign", "campaign: NAME")
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def holds(value: Any, step: str | int) -> bool:
     return isinstance(value, dict) and step in value
 
 
-def read_document(path: FilePath) -> Document:
+def read_document(path: FilePath, genre: Genre = CAMPAIGN) -> Document:
     """Read `path`; faults of single values are collected, an unreadable file raises."""
     shown = str(path)
     try:
@@ -83,10 +95,10 @@ def read_document(path: FilePath) -> Document:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise _whole(shown, f"it cannot be read: {reason}", "Give a readable YAML file.") from None
-    return parse_document(data, shown)
+    return parse_document(data, shown, genre)
 
 
-def parse_document(data: bytes, file: str) -> Document:
+def parse_document(data: bytes, file: str, genre: Genre = CAMPAIGN) -> Document:
     """The same, from bytes; `file` is the name that faults carry."""
     try:
         text = data.decode("utf-8-sig")
@@ -94,19 +106,19 @@ def parse_document(data: bytes, file: str) -> Document:
         line = data[: error.start].count(b"\n") + 1
         fault = Fault(file, line, "this is not UTF-8 text", "Save the file as UTF-8.")
         raise CampaignFaults([fault]) from None
-    node = _compose(text, file)
+    node = _compose(text, file, genre)
     document = Document(file)
     if not isinstance(node, MappingNode):
         found = "nothing" if node is None else _kind(node)
         at = None if node is None else _line(node)
-        sentence = f"a campaign is a mapping of keys; this file holds {found}"
-        raise CampaignFaults([Fault(file, at, sentence, "Start with `campaign: NAME`.")])
+        sentence = f"{genre.article} {genre.noun} is a mapping of keys; this file holds {found}"
+        raise CampaignFaults([Fault(file, at, sentence, f"Start with `{genre.start}`.")])
     _refuse_copies_and_tags(text, document)
     document.value = _read(node, (), _line(node), document)
     return document
 
 
-def _compose(text: str, file: str) -> Node | None:
+def _compose(text: str, file: str, genre: Genre) -> Node | None:
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except RecursionError:
@@ -120,7 +132,7 @@ def _compose(text: str, file: str) -> Node | None:
         raise CampaignFaults([_syntax(error, text, file)]) from None
     if len(nodes) > 1:
         line = _line(nodes[1])
-        fault = Fault(file, line, "a second document starts here", "One campaign a file.")
+        fault = Fault(file, line, "a second document starts here", f"One {genre.noun} a file.")
         raise CampaignFaults([fault])
     return nodes[0] if nodes else None
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from qualify.campaign.document import Document, Genre, read_document
+from qualify.campaign.faults import CampaignFaults, Fault
 from qualify.engines.spec_schema import EngineYaml
 from qualify.errors import UsageError
-
-Where = dict[tuple[str | int, ...], int]
 
 
 class DefinitionError(UsageError):
@@ -26,80 +25,35 @@ class DefinitionError(UsageError):
         super().__init__(f"{where}: {message}", remedy)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's core schema: only true/false are booleans, 012 and 3:30 stay strings."""
-
-
-_FLOAT = r"^[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?=[eE])))(?:[eE][-+]?[0-9]+)?$"
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", r"^(?:true|false)$", "tf"),
-    ("int", r"^[-+]?(?:0|[1-9][0-9]*)$", "-+0123456789"),
-    (
-        "float",
-        r"^[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?=[eE])))(?:[eE][-+]?[0-9]+)?$",
-        "-+.0123456789",
-    ),
-    ("null", r"^(?:~|null|)$", "~n"),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^$"), [""])
-
-
-def _lines(node: yaml.Node, file: str, path: tuple[str | int, ...] = ()) -> Where:
-    """Line of every key and item; refuses duplicate keys."""
-    found: Where = {path: node.start_mark.line + 1}
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
-            if name in seen:
-                raise DefinitionError(
-                    f"{name}: stands twice (first on line {seen[name]})",
-                    "Keep one of the two.",
-                    file=file,
-                    line=line,
-                )
-            seen[name] = line
-            found |= _lines(value, file, (*path, name))
-            found[(*path, name)] = line
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            found |= _lines(value, file, (*path, index))
-    return found
+_GENRE = Genre("an", "engine definition", "name: NAME")
 
 
 def read_definition(file: Path) -> EngineYaml:
-    """The definition in `file`, checked for its shape. Raises DefinitionError."""
-    shown = str(file)
+    """The definition in `file`, checked for its shape.
+
+    Raises DefinitionError with the first fault: it is read as strictly as a campaign is.
+    """
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{shown} cannot be read: {error.strerror}", "Check the path and its permissions."
-        ) from error
+        document = read_document(file, _GENRE)
+    except CampaignFaults as error:
+        raise _refused(error.faults) from None
+    if document.faults:
+        raise _refused(CampaignFaults(document.faults).faults)
     try:
-        node = yaml.compose(text, Loader=_Loader)
-        where = _lines(node, shown) if node is not None else {}
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise DefinitionError(
-            f"not valid YAML: {getattr(error, 'problem', None) or error}",
-            "Check indentation, colons and quotes there.",
-            file=shown,
-            line=mark.line + 1 if mark is not None else None,
-        ) from error
-    try:
-        return EngineYaml.model_validate(data)
+        return EngineYaml.model_validate(document.value)
     except ValidationError as error:
-        raise _explain(error, shown, where) from error
+        raise _explain(error, document) from error
 
 
-def _explain(error: ValidationError, file: str, where: Where) -> DefinitionError:
+def _refused(faults: Sequence[Fault]) -> DefinitionError:
+    first = faults[0]
+    return DefinitionError(first.sentence, first.remedy, file=first.file, line=first.line)
+
+
+def _explain(error: ValidationError, document: Document) -> DefinitionError:
     first = error.errors()[0]
-    path = first["loc"]
-    line = next((where[path[:n]] for n in range(len(path), -1, -1) if path[:n] in where), None)
+    path, file = first["loc"], document.file
+    line = document.line(path)
     dotted = ".".join(str(p) for p in path) or "the file"
     if first["type"] == "extra_forbidden":
         allowed = sorted(_fields(path[:-1]))

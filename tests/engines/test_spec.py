@@ -61,19 +61,36 @@ def test_an_unknown_key_is_refused_with_its_line_and_a_suggestion(tmp_path: Path
 def test_a_duplicate_key_is_refused(tmp_path: Path) -> None:
     error = refusal(tmp_path, GOOD + "name: other\n")
     assert error.line == 8
-    assert "stands twice" in error.message
+    assert "is written twice (first in line 1)" in error.message
 
 
-def test_yaml_words_for_booleans_stay_words(tmp_path: Path) -> None:
-    text = GOOD.replace("drafter: none", "drafter: none, args: {graph: off, when: 3:30, x: 012}")
-    args = load_engine(written(tmp_path, text)).modes["target-only"].args
-    assert args == {"graph": "off", "when": "3:30", "x": "012"}
+@pytest.mark.parametrize("word", ["off", "3:30", "012", "1e6", "2026-08-19", "0x1F"])
+def test_a_word_that_yaml_readers_disagree_about_is_refused(tmp_path: Path, word: str) -> None:
+    error = refusal(tmp_path, GOOD.replace("drafter: none", f"drafter: none, args: {{a: {word}}}"))
+    assert error.line == 7
+    assert word in error.message
 
 
-def test_an_exponent_is_a_number(tmp_path: Path) -> None:
-    text = GOOD.replace("drafter: none", "drafter: none, args: {a: 1e6, b: 1.5, c: -3, d: true}")
-    args = load_engine(written(tmp_path, text)).modes["target-only"].args
-    assert args == {"a": 1e6, "b": 1.5, "c": -3, "d": True}
+def test_quoted_words_are_text_and_plain_numbers_are_numbers(tmp_path: Path) -> None:
+    args = '{graph: "off", x: "012", b: 1.5, c: -3, d: true}'
+    text = GOOD.replace("drafter: none", f"drafter: none, args: {args}")
+    assert load_engine(written(tmp_path, text)).modes["target-only"].args == {
+        "graph": "off",
+        "x": "012",
+        "b": 1.5,
+        "c": -3,
+        "d": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [GOOD + "x: &a 1\n", GOOD + "---\nname: b\n", "- a\n", "{{a}}: 1\n"]
+)
+def test_what_a_campaign_may_not_hold_a_definition_may_not_hold(tmp_path: Path, text: str) -> None:
+    error = refusal(tmp_path, text)
+    assert error.line is not None
+    said = error.message.replace(str(tmp_path), "") + error.remedy
+    assert "campaign" not in said
 
 
 def test_a_wrong_type_is_refused_where_it_stands(tmp_path: Path) -> None:
