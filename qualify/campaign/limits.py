@@ -20,8 +20,8 @@ class ProfileLimits(Protocol):
     def pool_tokens(self) -> int | None: ...
     @property
     def effective_concurrency(self) -> int | None: ...
-    @property
-    def validated_concurrency(self) -> int | None: ...
+
+    def outside_validated(self, concurrency: int, tokens: int) -> str | None: ...
 
 
 class EngineLimits(Protocol):
@@ -100,12 +100,9 @@ def _fit(
             f"the {slots} requests that profile {name} runs together; the rest will queue, "
             "and their TTFT will hold the waiting."
         )
-    tried = profile.validated_concurrency
-    if tried is not None and cell.concurrency > tried:
-        warnings.append(
-            f"{document.file}:{document.line(cell.path)}: concurrency {cell.concurrency} is above "
-            f"what profile {name} was validated for, which is {tried}."
-        )
+    said = profile.outside_validated(cell.concurrency, each)
+    if said is not None:
+        warnings.append(f"{document.file}:{document.line(cell.path)}: profile {name} {said}")
 
 
 def _shorter(room: int) -> str:

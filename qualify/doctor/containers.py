@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from qualify.doctor.finding import Finding
-from qualify.engines.docker_client import connect, docker_host
+from qualify.engines.docker_client import DEFAULT, connect, docker_host
 from qualify.engines.docker_sweep import labelled, sweep_containers
 from qualify.errors import EngineError
+
+SOCKET = Path(DEFAULT.removeprefix("unix://"))
 
 
 def docker_findings() -> Iterator[Finding]:
@@ -21,7 +25,12 @@ def docker_findings() -> Iterator[Finding]:
     try:
         client = connect()
     except EngineError as error:
-        yield Finding("docker", "ok", f"{error.message} Only engines in containers need it.")
+        if _forbidden():
+            cure = "Join the group docker, if you measure engines in containers."
+            yield Finding("docker", "warn", f"{SOCKET} may not be used by this user", cure)
+        else:
+            says = f"{error.message} Only engines in containers need it."
+            yield Finding("docker", "ok", says)
         return
     try:
         version = client.version().get("Version")
@@ -42,6 +51,12 @@ def docker_findings() -> Iterator[Finding]:
             yield Finding("containers", "warn", says, remedy)
     finally:
         client.close()
+
+
+def _forbidden() -> bool:
+    """Whether the usual socket is there, and closed to this user."""
+    usual = docker_host() == DEFAULT and SOCKET.exists()
+    return usual and not os.access(SOCKET, os.W_OK)
 
 
 def sweep_docker() -> Iterator[Finding]:

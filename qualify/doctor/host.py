@@ -1,4 +1,4 @@
-"""Python, packages, memory, disk, ports, containers and devices of this host."""
+"""Python, packages, memory, disk, ports and devices of this host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def host_findings() -> Iterator[Finding]:
     yield _disk("disk for reports", Path.cwd())
     yield _disk("disk for models", cache_dir())
     yield _ports()
-    yield _docker()
     yield _devices()
 
 
@@ -130,19 +129,6 @@ def _ports() -> Finding:
         cure = "Allow this user to listen on 127.0.0.1."
         return Finding("ports", "fail", f"no port of 127.0.0.1 can be used: {error}", cure)
     return Finding("ports", "ok", f"ports of 127.0.0.1 can be used (tried {port})")
-
-
-def _docker() -> Finding:
-    host = os.environ.get("DOCKER_HOST")
-    socket_path = Path("/var/run/docker.sock")
-    if host:
-        return Finding("docker", "ok", f"DOCKER_HOST is {host}")
-    if socket_path.exists() and os.access(socket_path, os.W_OK):
-        return Finding("docker", "ok", f"{socket_path} is there")
-    if socket_path.exists():
-        cure = "Join the docker group, if you measure engines in containers."
-        return Finding("docker", "warn", f"{socket_path} may not be used by this user", cure)
-    return Finding("docker", "ok", "not found; only engines in containers need it")
 
 
 def _devices() -> Finding:

@@ -62,8 +62,9 @@ class ContainerSettings:
 class DockerLaunch:
     """`launch: docker:`. command, env, volumes and hand_name are templates.
 
-    mounts: `model` or the name of an argument that holds a path of the host -> where that
-    path lies, read-only, inside; the argument is then written with the inner path.
+    mounts: `model` or the name of an argument that holds a path of the host (ARG.KEY where it
+    stands in an argument's JSON) -> where that path lies, read-only, inside; the argument is
+    then written with the inner path.
     """
 
     image: ImagePin

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qualify.engines.docker_nouns import ContainerPlan, DockerLaunch
+from qualify.engines.inner import value_at, with_value
 from qualify.engines.spec_schema import ArgValue
 from qualify.engines.template import argv_of, fill
 from qualify.errors import UsageError
@@ -23,7 +24,7 @@ def container_plan(
     within = dict(values)
     volumes: list[str] = []
     for name, place in docker.mounts.items():
-        source = values.get("model") if name == "model" else args.get(name)
+        source = values.get("model") if name == "model" else value_at(args, name)
         if source in (None, False, ""):
             continue
         if source is True or ":" in str(source):
@@ -36,7 +37,7 @@ def container_plan(
         if name == "model":
             within["model"] = place
         else:
-            outside[name], inside[name] = path, place
+            outside, inside = with_value(outside, name, path), with_value(inside, name, place)
     volumes += [fill(volume, values) for volume in docker.volumes]
     if docker.container_port is not None:
         within |= {"port": str(docker.container_port), "host": EVERYWHERE}

@@ -71,10 +71,15 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Validated:
-    """What somebody has tried; a report warns outside of it."""
+    """What somebody has tried; a report warns outside of it.
+
+    concurrency: requests at once, None where nobody has tried it; tokens: the longest input
+    + output of one request, None = not stated; note: where, and by whom.
+    """
 
     concurrency: int | None
-    note: str | None
+    note: str
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,26 @@ class Profile:
     def validated_concurrency(self) -> int | None:
         """The most requests at once that somebody has tried; None = not stated."""
         return self.validated.concurrency if self.validated is not None else None
+
+    def outside_validated(self, concurrency: int, tokens: int) -> str | None:
+        """What is asked beyond what was tried, as words after "profile NAME "; None: nothing,
+        or not stated. tokens: input + output of one request."""
+        tried = self.validated
+        if tried is None:
+            return None
+        if tried.concurrency is None:
+            return f"was never validated: {tried.note}."
+        if concurrency > tried.concurrency:
+            return (
+                f"was validated for concurrency {tried.concurrency}, and this is {concurrency} "
+                f"({tried.note})."
+            )
+        if tried.tokens is not None and tokens > tried.tokens:
+            return (
+                f"was validated for requests of up to {tried.tokens:,} tokens, and these take "
+                f"{tokens:,} ({tried.note})."
+            )
+        return None
 
     @property
     def effective_concurrency(self) -> int | None:

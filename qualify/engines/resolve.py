@@ -14,6 +14,7 @@ from qualify.engines.definition import DefinitionError
 from qualify.engines.docker_line import run_line
 from qualify.engines.docker_nouns import ContainerPlan, ImagePin
 from qualify.engines.docker_resolve import container_plan
+from qualify.engines.inner import value_at
 from qualify.engines.nouns import Additions, Constraint, EngineSpec, Mode, Profile
 from qualify.engines.spec_schema import ArgValue
 from qualify.engines.template import argv_of, fill
@@ -214,26 +215,26 @@ def _pick(table: dict[str, Any], name: str, what: str, engine: str) -> Any:
 
 def _check(spec: EngineSpec, mode: Mode, merged: Args) -> None:
     for name in mode.requires:
-        if merged.get(name) in (None, False, ""):
+        if value_at(merged, name) in (None, False, ""):
             raise UsageError(
                 f"Mode {mode.name} of {spec.name} needs the argument {name}.",
                 f"Make a variant in the campaign: variants: {{NAME: {{mode: {mode.name}, "
                 f"args: {{{name}: VALUE}}}}}}.",
             )
     for rule in (*spec.constraints, *mode.constraints):
-        if merged.get(rule.arg) is not None:
+        if value_at(merged, rule.arg) is not None:
             _check_rule(spec, mode, rule, merged)
 
 
 def _check_rule(spec: EngineSpec, mode: Mode, rule: Constraint, merged: Args) -> None:
-    found = merged[rule.arg]
+    found = value_at(merged, rule.arg)
     if rule.equals is not None:
         wanted: ArgValue = rule.equals
         said = str(wanted)
     else:
         other = rule.same_as or rule.one_more_than
         assert other is not None
-        base = merged.get(other)
+        base = value_at(merged, other)
         if base is None:
             return
         if rule.one_more_than is not None:

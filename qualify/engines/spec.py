@@ -107,7 +107,7 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
         profiles={
             name: Profile(
                 name=name,
-                validated=Validated(p.validated.concurrency, p.validated.note)
+                validated=Validated(**dict(p.validated))
                 if p.validated is not None
                 else None,
                 rates=Rates(**dict(p.rates)) if p.rates is not None else None,

@@ -85,8 +85,9 @@ class ConstraintYaml(Strict):
 
 
 class ValidatedYaml(Strict):
-    concurrency: int | None = Field(default=None, gt=0)
-    note: str | None = None
+    concurrency: int | None = Field(default=None, gt=0)  # None: nobody has tried it at all
+    tokens: int | None = Field(default=None, gt=0)  # longest input + output that was tried
+    note: str = Field(min_length=1)
 
 
 class RatesYaml(Strict):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from qualify.cli.app import cli
 from qualify.engines.definition import DefinitionError
 from qualify.engines.resolve import resolve
-from qualify.engines.spec import load_engine
+from qualify.engines.spec import engine_names, load_engine
 from qualify.errors import UsageError
 
 RENDER = "$(getent group render | cut -d: -f3)"
@@ -179,10 +179,38 @@ def test_a_draft_that_cannot_be_rolled_back_or_does_not_fill_its_block_is_refuse
         resolve(load_engine("sglang-xpu"), mode, args=dict(args))
 
 
+@pytest.mark.parametrize("engine", ["sglang", "sglang-xpu"])
+@pytest.mark.parametrize("left_out", ["speculative-eagle-topk", "speculative-num-draft-tokens"])
+def test_what_the_server_would_choose_itself_is_asked_for(engine: str, left_out: str) -> None:
+    with pytest.raises(UsageError, match=f"needs the argument {left_out}"):
+        resolve(load_engine(engine), "mtp", model="/m", args={left_out: None})
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"speculative-num-draft-tokens": 7}, "the anchor is verified beside them"),
+        ({"speculative-dspark-block-size": 8}, "blocks of seven"),
+        ({"speculative-eagle-topk": 2}, "a tree of drafts"),
+    ],
+)
+def test_dsparks_block_is_seven_drafts_and_the_anchor(args: dict[str, int], why: str) -> None:
+    drafter = {"speculative-draft-model-path": "/d"}
+    with pytest.raises(DefinitionError, match=why):
+        resolve(load_engine("sglang"), "dspark", model="/m", args={**drafter, **args})
+
+
 def test_a_narrower_mtp_chain_is_fine_when_steps_and_rows_agree() -> None:
     narrow = {"speculative-num-steps": 3, "speculative-num-draft-tokens": 4}
     resolved = resolve(load_engine("sglang-xpu"), "mtp", args=dict(narrow))
     assert (resolved.drafts, resolved.block) == (3, 4)
+
+
+def test_every_profile_of_every_engine_says_what_it_was_validated_for() -> None:
+    for name in engine_names():
+        for profile in load_engine(name).profiles.values():
+            assert profile.validated is not None, (name, profile.name)
+            assert profile.validated.note
 
 
 def test_every_profile_says_whether_it_is_public_and_what_was_validated() -> None:
@@ -191,13 +219,12 @@ def test_every_profile_says_whether_it_is_public_and_what_was_validated() -> Non
     assert {n for n, p in spec.profiles.items() if p.published} == {"1m-public"}
     for name, profile in spec.profiles.items():
         assert profile.published is not None
+        assert profile.validated is not None
+        assert profile.validated.concurrency == 1
         if name != "1m-public":
             resolved = resolve(spec, (profile.modes or ("mtp",))[-1], name)
             assert resolved.container is not None
             assert resolved.container.image.pull == "never"
-    for profile in spec.profiles.values():
-        assert profile.validated is not None
-        assert profile.validated.note
     assert spec.profiles["1m-public"].effective_concurrency == 8
 
 
