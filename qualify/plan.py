@@ -61,6 +61,25 @@ class EvalPlan:
 
 
 @dataclass(frozen=True)
+class ProbePlan:
+    """Extra requests that a check needs, sent when a launch's cells and evaluations are done.
+
+    name is the check's. options are the campaign's for that check, JSON-ready. prompts are
+    built before any engine starts; which of them is sent how often is the probe's own affair,
+    and requests, prompt_tokens and output_tokens say how much that is at most. What it sends
+    takes sampling and patience from the cell `like`.
+    """
+
+    name: str
+    like: CellPlan
+    prompts: tuple[PromptSpec, ...]
+    requests: int
+    prompt_tokens: int
+    output_tokens: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """One start of the engine. `id` = rROUND.SIDE, or rROUND.SIDE.again for self-parity."""
 
@@ -70,6 +89,7 @@ class LaunchPlan:
     cells: tuple[CellPlan, ...]
     purpose: str = "measure"  # measure | self-parity
     evals: tuple[EvalPlan, ...] = ()  # after its cells; once a side, in its first launch
+    probes: tuple[ProbePlan, ...] = ()  # after those, in the same launch
 
 
 @dataclass(frozen=True)

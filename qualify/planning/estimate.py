@@ -128,7 +128,15 @@ def _launch(
             )
         else:
             cells.append(None)
+    probing = 0.0
+    for probe in launch.probes:
+        total = total + Load(probe.requests, probe.prompt_tokens, probe.output_tokens)
+        if rates is not None:
+            basis[rates.source] = None
+            probing += probe.prompt_tokens / rates.prefill_tps
+            probing += probe.output_tokens / rates.decode_tps
     known = [c for c in cells if c is not None]
     complete = rates is not None and len(known) == len(cells)
     start = rates.start_s if rates is not None else 0.0
-    return LaunchEstimate(launch.id, total, start + sum(known) if complete else None, tuple(cells))
+    seconds = start + sum(known) + probing if complete else None
+    return LaunchEstimate(launch.id, total, seconds, tuple(cells))

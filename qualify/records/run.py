@@ -8,7 +8,7 @@ from typing import Any
 
 from qualify.evals.nouns import Completion, Score
 from qualify.plan import Plan
-from qualify.records.schema import CellEnd, LaunchRecord, Record
+from qualify.records.schema import CellEnd, LaunchRecord, ProbeRecord, Record
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Run:
     meta: dict[str, Any]
     completions: tuple[Completion, ...] = ()  # of evaluations, as they were written
     scores: tuple[Score, ...] = ()
+    probes: tuple[ProbeRecord, ...] = ()  # those that stand, see `records.probes`
 
     def measured(self, launch: str | None = None, cell: str | None = None) -> list[Record]:
         """Measured records, in the order they ended; of one launch attempt and/or cell."""

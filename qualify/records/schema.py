@@ -166,3 +166,26 @@ class LaunchRecord:
     origin: dict[str, Any] = field(default_factory=dict)  # argv, env, digest, info, hashes
     reason: str | None = None
     schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class ProbeRecord:
+    """One line of probes.jsonl: a step of a probe, or (status not "step") how the probe ended.
+
+    A probe asks what no measured cell shows; its requests enter no figure. Only the steps of
+    a launch attempt in which the probe ended count: see `records.probes`. `seen` is JSON-ready.
+    """
+
+    run: str
+    launch: str
+    round: int
+    side: str
+    mode: str
+    probe: str  # the name of the check that reads it
+    step: str  # a stable word of that probe; "" in the line that ends it
+    status: Literal["step", "finished", "failed"]
+    at: str
+    reason: str | None = None
+    seen: dict[str, Any] = field(default_factory=dict)
+    request: Record | None = None
+    schema: int = SCHEMA

@@ -20,22 +20,25 @@ from qualify.errors import UsageError
 from qualify.evals.nouns import Completion, Score
 from qualify.plan import Plan
 from qualify.records.codec import from_dict, from_line, to_line, utf8
+from qualify.records.probes import standing_probes
 from qualify.records.run import Run
-from qualify.records.schema import CellEnd, LaunchRecord, Record
+from qualify.records.schema import CellEnd, LaunchRecord, ProbeRecord, Record
 
 T = TypeVar("T")
 
 RECORDS, CELLS, LAUNCHES = "records.jsonl", "cells.jsonl", "launches.jsonl"
 EVALS, SCORES = "evals.jsonl", "scores.jsonl"
+PROBES = "probes.jsonl"
 PLAN, META = "plan.json", "run.json"
 
-Entry = Record | CellEnd | LaunchRecord | Completion | Score
+Entry = Record | CellEnd | LaunchRecord | Completion | Score | ProbeRecord
 _FILES: dict[type[Any], str] = {
     Record: RECORDS,
     CellEnd: CELLS,
     LaunchRecord: LAUNCHES,
     Completion: EVALS,
     Score: SCORES,
+    ProbeRecord: PROBES,
 }
 
 
@@ -189,6 +192,7 @@ def load_run(folder: Path) -> Run:
     records = list(read_lines(Record, folder / RECORDS, damage))
     completions = tuple(read_lines(Completion, folder / EVALS, damage))
     scores = tuple(read_lines(Score, folder / SCORES, damage))
+    probes = standing_probes(read_lines(ProbeRecord, folder / PROBES, damage))
     standing = standing_cells(ends)
     ordered = [
         standing[launch.id, cell.id]
@@ -209,6 +213,7 @@ def load_run(folder: Path) -> Run:
         meta=meta,
         completions=completions,
         scores=scores,
+        probes=probes,
     )
 
 

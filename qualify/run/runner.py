@@ -8,36 +8,35 @@ attempt (rule 13). Nothing that was started is left running.
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import qualify
-from qualify.engines.docker_sweep import sweep_containers
 from qualify.engines.end_tokens import end_tokens
 from qualify.engines.origin import origin_of
-from qualify.engines.owned import Swept, sweep
+from qualify.engines.owned import sweep
 from qualify.engines.ready import wait_ready
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.engines.server import RunningServer, launch
 from qualify.errors import CellError, EngineError, ExitCode, UsageError
 from qualify.evals.planned import Bench
-from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan
+from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan, ProbePlan
 from qualify.planning.identity import refuse_changed
 from qualify.prompts.prompt import PromptSpec
 from qualify.prompts.tokens import Tokenizer
 from qualify.records.codec import to_dict
-from qualify.records.store import META, PLAN, Store, read_plan
+from qualify.records.store import META, Store, read_plan
 from qualify.run import events as e
 from qualify.run.cell import Interrupted, measure_cell
 from qualify.run.desk import Desk
-from qualify.run.journal import Journal, now
+from qualify.run.journal import Journal
 from qualify.run.launch import Attempt
 from qualify.run.plant import plant
+from qualify.run.probes.lab import Lab
 from qualify.run.sending import work_of
 from qualify.run.shelf import Build, Shelf
 from qualify.run.signals import stopping_on_signals
+from qualify.run.start import left_containers, write_start
 
 
 @dataclass(frozen=True)
@@ -89,40 +88,23 @@ def run_campaign(
     if resume:
         refuse_changed(read_plan(out), plan)
     with Store(out) as store:
-        for left in (*_left_containers(resolved), *sweep(out)):
+        for left in (*left_containers(resolved), *sweep(out)):
             watch(e.Note(f"left by an earlier start of {left.launch}: {left.note}"))
         if not resume or not (out / META).exists():
             # Without run.json an earlier start was killed before it had said all of this.
-            _write_start(store, plan, campaign_file)
+            write_start(store, plan, campaign_file)
         journal = Journal(store, store.folder.name)
         for text in journal.damage:
             watch(e.Note(f"{text}: that line is left out"))
         desk = Desk(plan, store, bench or Bench(), tokenizer)
-        runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s, desk)
+        lab = Lab(store)
+        for text in (*desk.damage, *lab.damage):
+            watch(e.Note(f"{text}: that line is left out"))
+        runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s, desk, lab)
         return asyncio.run(runner.run())
 
 
-def _left_containers(resolved: Mapping[str, ResolvedLaunch]) -> list[Swept]:
-    """End what dead runs left in containers: it holds the devices that this one needs."""
-    return sweep_containers() if any(r.kind == "docker" for r in resolved.values()) else []
-
-
-def _write_start(store: Store, plan: Plan, campaign_file: Path | None) -> None:
-    """The plan before the meta: a folder with run.json has all that a resume needs."""
-    if campaign_file is not None:
-        (store.folder / "campaign.yaml").write_bytes(campaign_file.read_bytes())
-    store.write_json(PLAN, to_dict(plan))
-    store.write_json(
-        META,
-        {
-            "id": store.folder.name,
-            "campaign": plan.campaign.get("campaign"),
-            "created": now(),
-            "plan_hash": plan.hash,
-            "qualify": qualify.__version__,
-            "python": platform.python_version(),
-        },
-    )
+Item = CellPlan | EvalPlan | ProbePlan
 
 
 class _Runner:
@@ -135,16 +117,17 @@ class _Runner:
         watch: e.Watcher,
         start_timeout_s: float,
         desk: Desk,
+        lab: Lab,
     ) -> None:
         self.plan, self.journal, self.resolved = plan, journal, resolved
         self.shelf, self.watch, self.start_timeout_s = shelf, watch, start_timeout_s
-        self.desk = desk
+        self.desk, self.lab = desk, lab
         self.stop = asyncio.Event()
         self.failures: list[str] = []
 
     async def run(self) -> RunOutcome:
         pending = [(item, self.journal.pending(item)) for item in self.plan.launches]
-        todo = [(item, cells) for item, cells in pending if cells or self.desk.pending(item)]
+        todo = [(item, cells) for item, cells in pending if cells or self._extra(item)]
         open_cells = [cell for _, cells in todo for cell in cells]
         total = sum(len(item.cells) for item in self.plan.launches)
         folder = self.journal.store.folder
@@ -164,10 +147,14 @@ class _Runner:
                 for spec in (cell.prompts, cell.warmup):
                     if spec is not None and not self.stop.is_set():
                         await self._build(spec)
+            for probe in (p for item, _ in todo for p in self.lab.pending(item)):
+                for spec in probe.prompts:
+                    if not self.stop.is_set():
+                        await self._build(spec)
             for position, (item, cells) in enumerate(todo, start=1):
                 if not self.stop.is_set():
                     self.watch(e.LaunchStarting(item.id, item.side.name, position, len(todo)))
-                    await self._launch(item, [*cells, *self.desk.pending(item)])
+                    await self._launch(item, [*cells, *self._extra(item)])
             await asyncio.to_thread(self.desk.grade, self.watch, self.stop.is_set)
         return RunOutcome(
             folder,
@@ -178,6 +165,10 @@ class _Runner:
             self.desk.answered(),
         )
 
+    def _extra(self, item: LaunchPlan) -> list[EvalPlan | ProbePlan]:
+        """What comes after the cells; probes last, because they may harm the server."""
+        return [*self.desk.pending(item), *self.lab.pending(item)]
+
     async def _build(self, spec: PromptSpec) -> None:
         """What cannot be built is the campaign's fault, and nothing has been measured yet."""
         try:
@@ -185,7 +176,7 @@ class _Runner:
         except CellError as error:
             raise UsageError(error.message, error.remedy) from error
 
-    async def _launch(self, item: LaunchPlan, waiting: list[CellPlan | EvalPlan]) -> None:
+    async def _launch(self, item: LaunchPlan, waiting: list[Item]) -> None:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""
         while waiting and not self.stop.is_set():
             attempt_id, before = self.journal.next_attempt(item), len(waiting)
@@ -254,13 +245,16 @@ class _Runner:
             attempt.planted = await plant(attempt, item.cells[0])
         return None if self.stop.is_set() else attempt
 
-    async def _cells(self, attempt: Attempt, waiting: list[CellPlan | EvalPlan]) -> None:
-        """Measure, then evaluate, until all is done, the engine has ended or the user stops."""
+    async def _cells(self, attempt: Attempt, waiting: list[Item]) -> None:
+        """Measure, evaluate, probe: until all is done, the engine has ended or the user stops."""
         while waiting and not self.stop.is_set() and attempt.server.alive():
             item = waiting[0]
             try:
                 if isinstance(item, EvalPlan):
                     await self.desk.ask(attempt, item)
+                elif isinstance(item, ProbePlan):
+                    if not await self.lab.probe(attempt, item):
+                        return
                 else:
                     self.journal.end(await measure_cell(attempt, item))
             except Interrupted:
@@ -271,7 +265,7 @@ class _Runner:
         self,
         item: LaunchPlan,
         attempt_id: str,
-        waiting: list[CellPlan | EvalPlan],
+        waiting: list[Item],
         error: EngineError,
     ) -> None:
         """The engine could not be started: its cells fail, the campaign goes on."""
@@ -282,6 +276,9 @@ class _Runner:
         for cell in waiting:
             if isinstance(cell, EvalPlan):
                 continue  # an evaluation without its answers is not-run by itself
+            if isinstance(cell, ProbePlan):
+                self.lab.fail(self.journal.run_id, item, attempt_id, cell, text)
+                continue
             end = self.journal.fail(attempt_id, cell, f"the engine could not be used: {text}")
             self.watch(
                 e.CellEnded(attempt_id, cell.id, "failed", "no engine", 0, end.requests, 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -53,15 +53,19 @@ async def send_phase(
     cache: CacheEvidence,
     *,
     concurrency: int,
+    stop: asyncio.Event | None = None,
+    keep: Callable[[Record], None] | None = None,
 ) -> tuple[list[Record], Window]:
     """Send every prompt of every chain once; the prompts of one chain one after another.
 
     Returns the records by chain and turn, and what the loop did. Every body is encoded before
-    the first is sent. When the attempt's stop is set, what is in flight is cancelled and
-    recorded as such, and the rest is not sent. Raises CellError where a prompt cannot be sent
-    in its exact shape.
+    the first is sent. When the attempt's stop is set (or `stop`, where one is given), what is
+    in flight is cancelled and recorded as such, and the rest is not sent. `keep` is given each
+    record instead of the store. Raises CellError where a prompt cannot be sent in its exact
+    shape.
     """
     protocol = attempt.server.protocol
+    write = attempt.store.append if keep is None else keep
     where = Where(attempt.run, attempt.id, attempt.launch, cell, protocol.name, attempt.eos_ids)
     encoded: list[list[HttpRequest]] = [
         [
@@ -80,7 +84,7 @@ async def send_phase(
     records: dict[tuple[int, int], Record] = {}
     loop = asyncio.get_running_loop()
 
-    def keep(chain: int, step: int, raw: RawReply) -> Record:
+    def fold(chain: int, step: int, raw: RawReply) -> Record:
         prompt = chains[chain][step]
         reply = protocol.decode(raw)
         timing, notes = timing_of(reply)
@@ -95,11 +99,11 @@ async def send_phase(
             t_start_s=raw.t_sent - began,
             client_delay_ms=raw.client_delay_ms,
         )
-        attempt.store.append(record)
+        write(record)
         return record
 
     async def finish(chain: int, step: int, raw: RawReply) -> None:
-        record = await loop.run_in_executor(worker, keep, chain, step, raw)
+        record = await loop.run_in_executor(worker, fold, chain, step, raw)
         records[chain, step] = record
         attempt.watch(
             RequestDone(
@@ -124,7 +128,10 @@ async def send_phase(
     with ThreadPoolExecutor(1, "records") as worker, _short_turns():
         began = CLOCK.now()
         window = await run_sessions(
-            [_in_order(chain) for chain in encoded], concurrency, on_done, stop=attempt.stop
+            [_in_order(chain) for chain in encoded],
+            concurrency,
+            on_done,
+            stop=attempt.stop if stop is None else stop,
         )
         for task in pending:
             await task

@@ -1,0 +1,74 @@
+"""The probes of a run: which are still to be done, and doing one without harm to the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from qualify.errors import QualifyError
+from qualify.plan import LaunchPlan, ProbePlan
+from qualify.records.probes import ends_of, planned
+from qualify.records.schema import ProbeRecord
+from qualify.records.store import PROBES as FILE
+from qualify.records.store import Store, read_lines
+from qualify.run.events import Note
+from qualify.run.journal import now
+from qualify.run.launch import Attempt
+from qualify.run.probes import PROBES
+from qualify.run.probes.probing import Interrupted, Probe, Probing, line
+
+
+class Lab:
+    """A probe is done once in a run: in the attempt in which it finished."""
+
+    def __init__(self, store: Store, probes: Mapping[str, Probe] = PROBES) -> None:
+        self.store, self.probes = store, probes
+        damage: list[str] = []
+        ends = ends_of(read_lines(ProbeRecord, store.folder / FILE, damage))
+        self._done = {key for key, end in ends.items() if end.status == "finished"}
+        self.damage = tuple(damage)
+
+    def pending(self, launch: LaunchPlan) -> list[ProbePlan]:
+        return [item for item in launch.probes if (launch.id, item.name) not in self._done]
+
+    async def probe(self, attempt: Attempt, item: ProbePlan) -> bool:
+        """Run one probe to its end, good or bad; False when the user stopped it.
+
+        Whatever it raises ends that probe alone, and says so in the line that ends it.
+        """
+        reason: str | None = None
+        attempt.watch(Note(f"{attempt.id} {item.name}: probing, {item.requests} requests"))
+        try:
+            await self.probes[item.name](Probing(attempt, item))
+        except Interrupted:
+            return False
+        except QualifyError as error:
+            reason = f"{error.message} {error.remedy}".strip()
+        except Exception as error:
+            reason = f"the probe itself broke: {type(error).__name__}: {error}"
+        if attempt.stop.is_set():
+            return False
+        if not attempt.server.alive():
+            reason = f"the engine ended during the probe: {attempt.server.exit}" + (
+                f" ({reason})" if reason else ""
+            )
+        self._end(line(attempt, item.name, "", {}), reason)
+        if reason is not None:
+            attempt.watch(Note(f"{attempt.id} {item.name}: failed: {reason}"))
+        return True
+
+    def fail(self, run: str, launch: LaunchPlan, attempt: str, item: ProbePlan, why: str) -> None:
+        """End a probe for which no engine could be had."""
+        side = launch.side
+        nothing = ProbeRecord(
+            run, attempt, launch.round, side.name, side.mode, item.name, "", "failed", now()
+        )
+        self._end(nothing, why)
+
+    def _end(self, record: ProbeRecord, reason: str | None) -> None:
+        ended = dataclasses.replace(
+            record, status="finished" if reason is None else "failed", reason=reason, at=now()
+        )
+        self.store.append(ended)
+        if reason is None:
+            self._done.add((planned(record.launch), record.probe))
