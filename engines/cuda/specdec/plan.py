@@ -91,12 +91,25 @@ class BlockGather:
 
 
 @dataclass(frozen=True)
+class BlockRuns:
+    """Each sequence's jobs in order, for a kernel that walks them (int32, on the device).
+
+    ``jobs``: [J, 4], number, slot, parity, completes. Sequence i's are ``edges[i]:edges[i + 1]``.
+    """
+
+    jobs: Tensor
+    edges: Tensor
+    count: int
+
+
+@dataclass(frozen=True)
 class BlockPlan:
     """Jobs in rounds: a sequence's n-th block is in round n, as it needs the state before it."""
 
     jobs: tuple[BlockJob, ...]
     rounds: tuple[tuple[int, int], ...]  # [start, stop) ranges of ``jobs``
     gather: BlockGather | None  # None for a single sequence: its jobs are consecutive blocks
+    runs: BlockRuns | None = None  # on CUDA
 
 
 @dataclass(frozen=True)
@@ -181,7 +194,8 @@ def _block_plan(spans: Seq[Span], taps: int, device: torch.device) -> BlockPlan:
         per_span.append(jobs)
     if len(per_span) == 1:
         jobs = per_span[0]
-        return BlockPlan(tuple(jobs), tuple((i, i + 1) for i in range(len(jobs))), None)
+        each = tuple((i, i + 1) for i in range(len(jobs)))
+        return BlockPlan(tuple(jobs), each, None, _runs_on(jobs, device))
     ordered: list[BlockJob] = []
     rounds: list[tuple[int, int]] = []
     deepest = max(len(jobs) for jobs in per_span)
@@ -190,7 +204,27 @@ def _block_plan(spans: Seq[Span], taps: int, device: torch.device) -> BlockPlan:
         begin = len(ordered)
         ordered += [jobs[index] for jobs in per_span if index < len(jobs)]
         rounds.append((begin, len(ordered)))
-    return BlockPlan(tuple(ordered), tuple(rounds), _gather(ordered, first, taps, device))
+    gather = _gather(ordered, first, taps, device)
+    return BlockPlan(tuple(ordered), tuple(rounds), gather, _runs_on(ordered, device))
+
+
+def _runs_on(jobs: Seq[BlockJob], device: torch.device) -> BlockRuns | None:
+    return block_runs(jobs, device) if device.type == "cuda" else None
+
+
+def block_runs(jobs: Seq[BlockJob], device: torch.device) -> BlockRuns:
+    """``jobs`` by slot, each slot's in the order given."""
+    by_slot: dict[int, list[list[int]]] = {}
+    for number, job in enumerate(jobs):
+        fact = [number, job.slot, job.parity, int(job.completes)]
+        by_slot.setdefault(job.slot, []).append(fact)
+    edges, ordered = [0], []
+    for facts in by_slot.values():
+        ordered += facts
+        edges.append(len(ordered))
+    flat = [n for fact in ordered for n in fact]
+    both = torch.tensor(flat + edges, dtype=torch.int32).to(device)
+    return BlockRuns(both[: len(flat)].view(-1, 4), both[len(flat) :], len(by_slot))
 
 
 def _gather(jobs: list[BlockJob], rows: int, taps: int, device: torch.device) -> BlockGather:
