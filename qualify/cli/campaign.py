@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from qualify.cli.options import campaign_argument, json_option
-from qualify.cli.output import print_json, warn
+from qualify.cli.output import print_faults, print_json, warn
 from qualify.errors import ExitCode
 
 
@@ -30,9 +30,8 @@ def check(campaign: Path, as_json: bool) -> int:
     except CampaignFaults as error:
         if not as_json:
             raise
-        faults = [f.to_json() for f in error.faults]
-        print_json({"file": str(campaign), "ok": False, "faults": faults, "warnings": []})
-        return ExitCode.USAGE
+        print_faults(campaign, error)
+        return error.exit_code
     if as_json:
         warnings = list(loaded.warnings)
         print_json({"file": str(campaign), "ok": True, "faults": [], "warnings": warnings})

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from qualify.errors import QualifyError
 from qualify.printable import printable
 
 NARROWEST = 40  # columns; below it a table is a column of single letters
@@ -25,6 +26,17 @@ def any_text_prints() -> None:
 def print_json(value: Any) -> None:
     """One JSON document on stdout, in ASCII so that no locale can break it; never a NaN."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_faults(file: object, error: QualifyError) -> None:
+    """What is wrong, as `campaign check --json` tells it: one document, every fault in it."""
+    listed = getattr(error, "faults", None)
+    if listed is None:
+        one = {"file": None, "line": None, "sentence": error.message, "remedy": error.remedy}
+        faults = [one]
+    else:
+        faults = [fault.to_json() for fault in listed]
+    print_json({"file": str(file), "ok": False, "faults": faults, "warnings": []})
 
 
 def console(*, err: bool = False) -> Any:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qualify.cli.options import campaign_argument, filter_words, json_option, only_options
-from qualify.cli.output import console, duration, print_json, warn
-from qualify.errors import ExitCode
+from qualify.cli.output import console, duration, print_faults, print_json, warn
+from qualify.errors import ExitCode, QualifyError
 
 if TYPE_CHECKING:
     from qualify.plan import Plan
@@ -33,7 +33,13 @@ def command(
     from qualify.cli.rates import estimate_for
     from qualify.records.codec import to_dict
 
-    prepared = prepare(campaign, only=filter_words(only, more), attach=attach)
+    try:
+        prepared = prepare(campaign, only=filter_words(only, more), attach=attach)
+    except QualifyError as error:
+        if not as_json:
+            raise
+        print_faults(campaign, error)
+        return error.exit_code
     guess = estimate_for(prepared)
     if as_json:
         print_json({"plan": to_dict(prepared.plan), "estimate": to_dict(guess)})

@@ -17,11 +17,15 @@ DEFAULT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Answer:
-    """status None: nobody answered, and `text` says why. `json` None: the body is not JSON."""
+    """status None: nobody answered, and `text` says why. `json` None: the body is not JSON.
+
+    location: where a redirect points; redirects are not followed.
+    """
 
     status: int | None
     text: str
     json: Any = None
+    location: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -71,11 +75,11 @@ class Control:
             return Answer(None, f"no answer to {method} {path} within {timeout_s:g} s")
         except httpx.HTTPError as error:
             return Answer(None, f"{type(error).__name__}: {error}" if str(error) else repr(error))
-        text = reply.text
+        text, location = reply.text, reply.headers.get("location")
         try:
-            return Answer(reply.status_code, text, finite(json.loads(text)))
+            return Answer(reply.status_code, text, finite(json.loads(text)), location)
         except (ValueError, RecursionError):
-            return Answer(reply.status_code, text)
+            return Answer(reply.status_code, text, None, location)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -15,6 +15,7 @@ from qualify.errors import UsageError
 from qualify.paths import cache_dir
 
 # What a folder that holds a checkpoint or a tokenizer has at its top.
+REMEMBERED = 2000  # files; a checkpoint has up to a few hundred
 _MARKS = ("config.json", "tokenizer.json", "*.safetensors", "*.gguf", "*.bin")
 
 
@@ -29,8 +30,9 @@ def file_sha256(path: Path) -> str:
         return entry[3]
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    known.pop(key, None)  # the last one learnt stands last
     known[key] = [*stamp, digest]
-    _write(_memory(), known)
+    _write(_memory(), _bounded(known))
     return digest
 
 
@@ -92,6 +94,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def _bounded(known: dict[str, Any]) -> dict[str, Any]:
+    """Files that are gone are forgotten once there are many, then those learnt first."""
+    if len(known) <= REMEMBERED:
+        return known
+    here = {key: entry for key, entry in known.items() if Path(key).exists()}
+    return dict(list(here.items())[-REMEMBERED:])
 
 
 def _write(path: Path, known: dict[str, Any]) -> None:

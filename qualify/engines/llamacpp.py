@@ -18,7 +18,7 @@ import httpx
 from qualify.client.reply import HttpRequest, RawReply, Reply
 from qualify.client.stream import fold_llamacpp
 from qualify.engines import counters as names
-from qualify.engines.control import Answer, Control, integer, text_or_none
+from qualify.engines.control import Control, integer, text_or_none
 from qualify.engines.prometheus import parse_counters
 from qualify.engines.protocol import (
     Capabilities,
@@ -27,6 +27,7 @@ from qualify.engines.protocol import (
     Readiness,
     Sampling,
 )
+from qualify.engines.readiness import readiness_of
 from qualify.engines.speculation import from_llamacpp
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -63,9 +64,7 @@ class LlamaCppProtocol:
     async def readiness(self) -> Readiness:
         """`/health`: 503 while the model is loaded, 200 then. Generates nothing."""
         answer = await self._control.get("/health", timeout_s=5.0)
-        if answer.status is None:
-            return Readiness(False, False, answer.text)
-        return Readiness(True, answer.ok, "ready" if answer.ok else _reason(answer))
+        return readiness_of(answer, "/health")
 
     async def describe(self) -> EngineInfo:
         """`/props`, `/v1/models` and `/slots`. pool_tokens sums the slots' own contexts."""
@@ -176,20 +175,9 @@ class LlamaCppProtocol:
         common = {name: found[theirs] for name, theirs in _COUNTERS.items() if theirs in found}
         return {**found, **common} if found else None
 
-    async def count_tokens(self, text: str) -> int | None:
-        answer = await self._control.post("/tokenize", {"content": text}, timeout_s=60.0)
-        tokens = answer.mapping().get("tokens")
-        return len(tokens) if isinstance(tokens, list) else None
-
     async def abort(self, request_id: str) -> bool:
         """No such call: closing the connection ends a request."""
         return False
 
     async def close(self) -> None:
         await self._control.close()
-
-
-def _reason(answer: Answer) -> str:
-    error = answer.json.get("error") if isinstance(answer.json, dict) else None
-    message = error.get("message") if isinstance(error, dict) else None
-    return f"{answer.status}: {message or answer.text.strip()[:200] or 'no body'}"

@@ -35,6 +35,7 @@ from qualify.engines.protocol import (
     Readiness,
     Sampling,
 )
+from qualify.engines.readiness import readiness_of
 from qualify.engines.speculation import from_llamacpp, from_vllm
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -66,10 +67,7 @@ class OpenAIProtocol:
     async def readiness(self) -> Readiness:
         """`/v1/models` answers 200 once a server can serve, and generates nothing."""
         answer = await self._control.get("/v1/models", timeout_s=5.0)
-        if answer.status is None:
-            return Readiness(False, False, answer.text)
-        detail = "ready" if answer.ok else f"{answer.status}: {answer.text.strip()[:200]}"
-        return Readiness(True, answer.ok, detail)
+        return readiness_of(answer, "/v1/models")
 
     async def describe(self) -> EngineInfo:
         models = (await self._control.get("/v1/models")).mapping()
@@ -204,11 +202,6 @@ class OpenAIProtocol:
             if f"vllm:{theirs}_total" in found
         }
         return {**found, **common} if found else None
-
-    async def count_tokens(self, text: str) -> int | None:
-        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        answer = (await self._control.post("/tokenize", body, timeout_s=60.0)).mapping()
-        return integer(answer.get("count"))
 
     async def abort(self, request_id: str) -> bool:
         """No such call: closing the connection ends a request."""

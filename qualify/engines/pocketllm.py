@@ -102,9 +102,6 @@ class PocketLLMProtocol(SGLangProtocol):
         """There are none: every figure is a request's own."""
         return None
 
-    async def count_tokens(self, text: str) -> int | None:
-        return None
-
     async def abort(self, request_id: str) -> bool:
         """The worker reads its next line when it has answered this one."""
         return False

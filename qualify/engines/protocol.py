@@ -68,11 +68,15 @@ class FlushOutcome:
 
 @dataclass(frozen=True)
 class Readiness:
-    """alive: something answers; ready: it says that it can serve. Never by generating."""
+    """alive: something answers; ready: it says that it can serve. Never by generating.
+
+    refused: what it answered and a remedy, where waiting will not change the answer.
+    """
 
     alive: bool
     ready: bool
     detail: str
+    refused: tuple[str, str] | None = None
 
 
 class EngineProtocol(TypingProtocol):
@@ -110,10 +114,6 @@ class EngineProtocol(TypingProtocol):
 
     async def counters(self) -> dict[str, float] | None:
         """Server-wide counters, for before/after differences; None when not offered."""
-        ...
-
-    async def count_tokens(self, text: str) -> int | None:
-        """The server's own token count of `text`; None when it has no such endpoint."""
         ...
 
     async def abort(self, request_id: str) -> bool: ...

@@ -39,7 +39,8 @@ async def wait_ready(
 
     `progress(detail, waited_s)` is called at each look. Raises EngineError when the process
     has ended (at once, with its last log lines), when another process owns the port, when it
-    answers another model's name, or when `timeout_s` is over.
+    answers another model's name, when an attached one refuses us (401, 404, a redirect), or
+    when `timeout_s` is over.
     """
     began = time.monotonic()
     pause, ours = FIRST_POLL_S, None
@@ -57,6 +58,9 @@ async def wait_ready(
         if state.ready:
             _refuse_dead(server, time.monotonic() - began)
             break
+        if state.refused is not None and server.process is None:
+            # Somebody else's server: what it refuses now it will refuse in an hour.
+            raise _failed(server, *state.refused)
         waited = time.monotonic() - began
         if waited >= timeout_s:
             raise _failed(

@@ -27,6 +27,7 @@ from qualify.engines.protocol import (
     Readiness,
     Sampling,
 )
+from qualify.engines.readiness import readiness_of
 from qualify.engines.speculation import from_sglang
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -74,15 +75,15 @@ class SGLangProtocol:
 
     async def readiness(self) -> Readiness:
         """`/ready`; where that is unknown `/health` if it is safe, else `/model_info`."""
-        answer = await self._control.get("/ready", timeout_s=5.0)
+        path = "/ready"
+        answer = await self._control.get(path, timeout_s=5.0)
         if answer.status == 404 and not self._health_generates:
-            answer = await self._control.get("/health", timeout_s=30.0)
+            path = "/health"
+            answer = await self._control.get(path, timeout_s=30.0)
         elif answer.status == 404:
-            answer = await self._first("/model_info", "/get_model_info")
-        if answer.status is None:
-            return Readiness(False, False, answer.text)
-        detail = "ready" if answer.ok else f"{answer.status}: {answer.text.strip()[:200]}"
-        return Readiness(True, answer.ok, detail)
+            path = "/model_info"
+            answer = await self._first(path, "/get_model_info")
+        return readiness_of(answer, path)
 
     async def describe(self) -> EngineInfo:
         server = (await self._first("/server_info", "/get_server_info")).mapping()
@@ -219,13 +220,6 @@ class SGLangProtocol:
             if theirs in found
         }
         return {**found, **common} if found else None
-
-    async def count_tokens(self, text: str) -> int | None:
-        body = {"prompt": text, "add_special_tokens": False}
-        answer = (await self._control.post("/tokenize", body, timeout_s=60.0)).mapping()
-        tokens = answer.get("tokens")
-        counted = integer(answer.get("count"))
-        return counted if counted is not None else len(tokens) if isinstance(tokens, list) else None
 
     async def abort(self, request_id: str) -> bool:
         if not request_id:  # an empty rid is ignored there, or worse: every rid starts with it

@@ -31,6 +31,7 @@ from qualify.engines.protocol import (
     Readiness,
     Sampling,
 )
+from qualify.engines.readiness import readiness_of
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
 
@@ -65,10 +66,7 @@ class VLLMProtocol(OpenAIProtocol):
     async def readiness(self) -> Readiness:
         """`/health`: 200 once the engine runs, 503 when it has died. Generates nothing."""
         answer = await self._vllm.get("/health", timeout_s=5.0)
-        if answer.status is None:
-            return Readiness(False, False, answer.text)
-        detail = "ready" if answer.ok else f"{answer.status}: {answer.text.strip()[:200]}"
-        return Readiness(True, answer.ok, detail)
+        return readiness_of(answer, "/health")
 
     async def describe(self) -> EngineInfo:
         """pool_tokens = the blocks times their size, as `vllm:cache_config_info` states them."""

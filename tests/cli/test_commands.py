@@ -50,6 +50,28 @@ def test_a_plan_for_machines_counts_the_same_tokens_as_its_cells(
     assert told["plan"]["identity"]["only"] == "mode=ngram workload=copy"
 
 
+def test_what_keeps_a_campaign_from_being_planned_is_told_to_machines_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(LLAMA_CPP.read_text().replace("modes: [", "modes: [mpt, ") + "oops: 1e6\n")
+    assert run(["plan", str(file), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    assert len(told["faults"]) >= 2
+    assert all(f["line"] and f["sentence"] and f["remedy"] for f in told["faults"])
+    assert run(["campaign", "check", str(file), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == told
+
+
+def test_a_filter_that_leaves_nothing_is_told_to_machines_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["plan", str(LLAMA_CPP), "--json", "--only", "workload=nothing"]) == 2
+    (fault,) = json.loads(capsys.readouterr().out)["faults"]
+    assert "nothing" in fault["sentence"]
+
+
 def test_a_plan_knows_its_corpora_and_its_checkpoint_before_anything_is_fetched() -> None:
     identity = prepare(LLAMA_CPP).plan.identity
     assert identity["checkpoint"] == prepare(LLAMA_CPP).engine.model.fetch.sha256  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
 import zipfile
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from qualify.engines import hashes
 from qualify.engines.fetch import ensure_model, fetch
 from qualify.engines.hashes import checkpoint_digest, checkpoint_hashes, file_sha256
 from qualify.engines.nouns import FetchRecipe
 from qualify.engines.spec import load_engine
 from qualify.errors import EngineError, UsageError
+from qualify.paths import cache_dir
 
 DATA = b"weights" * 1000
 
@@ -133,6 +136,27 @@ def test_a_hash_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
     assert file_sha256(file) == hashlib.sha256(b"one").hexdigest()
     file.write_bytes(b"two!")
     assert file_sha256(file) == hashlib.sha256(b"two!").hexdigest()
+
+
+def test_the_memory_of_hashes_is_bounded_and_forgets_what_is_gone_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "REMEMBERED", 3)
+    files = [tmp_path / name for name in "abcdef"]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    for file in files[:3]:
+        file_sha256(file)
+    files[1].unlink()
+    file_sha256(files[3])
+    assert [Path(k).name for k in _remembered()] == ["a", "c", "d"]
+    file_sha256(files[4])
+    assert [Path(k).name for k in _remembered()] == ["c", "d", "e"]
+    assert file_sha256(files[0]) == hashlib.sha256(b"a").hexdigest()
+
+
+def _remembered() -> list[str]:
+    return list(json.loads((cache_dir() / "hashes.json").read_text()))
 
 
 def test_a_checkpoint_is_all_its_files_and_their_names(tmp_path: Path) -> None:

@@ -126,7 +126,6 @@ def test_what_the_server_does_not_say_is_none() -> None:
     info = asyncio.run(llamacpp().describe())
     assert (info.model, info.context_tokens, info.pool_tokens) == (None, None, None)
     assert asyncio.run(llamacpp().counters()) is None
-    assert asyncio.run(llamacpp().count_tokens("x")) is None
 
 
 def test_numbers_that_are_none_are_unknown_sizes_and_stay_out_of_what_is_kept() -> None:

@@ -205,10 +205,3 @@ def test_counters_are_none_when_metrics_are_off_and_common_when_they_are_on() ->
     assert asyncio.run(sglang(Desk({})).counters()) is None
     on = asyncio.run(sglang(Desk({"/metrics": [(200, metrics)]})).counters())
     assert on == {"sglang:spec_verify_calls_total": 4.0, "verify_steps": 4.0}
-
-
-def test_the_servers_own_count_of_a_text_is_asked_without_special_tokens() -> None:
-    desk = Desk({"/tokenize": [(200, {"tokens": [1, 2, 3], "count": 3})]})
-    assert asyncio.run(sglang(desk).count_tokens("abc")) == 3
-    assert desk.asked[0][2] == {"prompt": "abc", "add_special_tokens": False}
-    assert asyncio.run(sglang(Desk({})).count_tokens("abc")) is None

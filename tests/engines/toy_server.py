@@ -20,6 +20,7 @@ p = argparse.ArgumentParser()
 p.add_argument("--port", type=int, required=True)
 p.add_argument("--alias", default="toy")
 p.add_argument("--load-s", type=float, default=0.0, help="503 for so long")
+p.add_argument("--load-status", type=int, default=503, help="what it answers meanwhile")
 p.add_argument("--die-after-s", type=float, help="exit with code 3 then, before listening")
 p.add_argument("--ignore-term", action="store_true")
 p.add_argument("--daemon", action="store_true", help="leave a grandchild in a session of its own")
@@ -61,7 +62,8 @@ class Handler(BaseHTTPRequestHandler):
                 file.write(f"GET {self.path}\n")
         ready = time.monotonic() - began >= args.load_s
         if self.path == "/health" and not ready:
-            return self.answer(503, {"error": {"code": 503, "message": "Loading model"}})
+            error = {"code": args.load_status, "message": "Loading model"}
+            return self.answer(args.load_status, {"error": error})
         known = {
             "/health": {"status": "ok"},
             "/v1/models": {"data": [{"id": args.alias}]},
