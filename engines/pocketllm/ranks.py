@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import threading
@@ -41,6 +42,20 @@ def ids(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
 
+def _words(options: argparse.Namespace, rank: int, id_file: Path) -> list[str]:
+    """What a rank is told before the flags that were passed on."""
+    if options.dialect == "specdec":  # one process: it starts its own ranks, if it has any
+        return ["--stdin", "--model", options.model, "--context-length", str(options.max_context)]
+    return [
+        *("--ckpt", options.model),
+        *("--tp-world", str(options.tp_world), "--tp-rank", str(rank)),
+        *("--device", "0", "--nccl-id-path", str(id_file)),
+        *("--max-context", str(options.max_context)),
+        *("--smoke-layers", "0"),  # all of them: the default is one
+        "--qwen-persistent-stdin",
+    ]
+
+
 class Ranks:
     """The engine's processes. Every line of theirs goes to standard output with its rank."""
 
@@ -60,15 +75,7 @@ class Ranks:
         devices = options.devices.split(",") if options.devices else []
         self._processes = [
             subprocess.Popen(
-                [
-                    *(options.engine, "--ckpt", options.model),
-                    *("--tp-world", str(options.tp_world), "--tp-rank", str(rank)),
-                    *("--device", "0", "--nccl-id-path", str(id_file)),
-                    *("--max-context", str(options.max_context)),
-                    *("--smoke-layers", "0"),  # all of them: the default is one
-                    "--qwen-persistent-stdin",
-                    *flags,
-                ],
+                [*shlex.split(options.engine), *_words(options, rank, id_file), *flags],
                 stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -140,7 +140,15 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--engine", required=True, help="pocketllm_engine or dsv4_cpp_engine")
+    parser.add_argument(
+        "--engine", required=True, help="the command: pocketllm_engine, dsv4_cpp_engine, …"
+    )
+    parser.add_argument(
+        "--dialect",
+        choices=["pocketllm", "specdec"],
+        default="pocketllm",
+        help="whose flags the command takes; `specdec worker` speaks the same lines",
+    )
     parser.add_argument("--model", required=True)
     parser.add_argument("--served-model-name")
     parser.add_argument("--tp-world", type=int, default=1)
@@ -150,6 +158,8 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     options, flags = parser.parse_known_args()
+    if options.dialect == "specdec" and options.tp_world != 1:
+        parser.error("--tp-world: specdec starts its own ranks; pass it --tp-size instead")
     ranks = Ranks(options, flags)
     http = ThreadingHTTPServer((options.host, options.port), handler(Server(options, ranks)))
     http.daemon_threads = True

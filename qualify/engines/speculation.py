@@ -91,8 +91,8 @@ _POCKETLLM_PHASES = {
 def from_pocketllm(said: Mapping[str, Any]) -> Speculation | None:
     """PocketLLM's result line; its names keep `mtp_` for every drafter, and its P is real.
 
-    None when it counts no verify steps. T is not reported: a tail shorter than a block is
-    decoded plainly and counted nowhere, so it stays None.
+    None when it counts no verify steps. PocketLLM does not report T: a tail shorter than a block
+    is decoded plainly and counted nowhere, so it stays None. `specdec worker` reports T and W.
     """
     verify = integer(said.get("mtp_verify_count"))
     if verify is None:
@@ -103,6 +103,8 @@ def from_pocketllm(said: Mapping[str, Any]) -> Speculation | None:
         P=integer(said.get("mtp_proposed_drafts")),
         C=integer(said.get("mtp_correct_drafts")),
         N0=1,
+        T=integer(said.get("plain_tokens")),
+        W=integer(said.get("trimmed_tokens")),
         derived=("N0",),  # prefill gives the first token
         phases_s={
             phase: float(said[name])

@@ -11,7 +11,9 @@ import click
 
 from specdec import __version__
 from specdec.errors import SpecdecError
+from specdec.generate_command import generate
 from specdec.serve_command import serve
+from specdec.worker_command import worker
 
 if TYPE_CHECKING:
     from specdec.weights import AuditReport
@@ -23,7 +25,8 @@ def main() -> None:
     """The bundled engine: a Qwen3.5-type hybrid, target-only or speculative."""
 
 
-main.add_command(serve)
+for command in (serve, worker, generate):
+    main.add_command(command)
 
 
 @main.command("audit")
