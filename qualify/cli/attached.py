@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
 
 from qualify.campaign.evals import EVALS, Asking, Subset, asked_for
 from qualify.campaign.faults import did_you_mean
@@ -38,6 +40,7 @@ class Wanted:
     output_tokens: int | None
     concurrency: int
     temperature: float
+    options: dict[str, Any] = field(default_factory=dict)  # the evaluation's own
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,11 @@ def attached(wanted: Wanted, kinds: Mapping[str, Kind]) -> Attached:
 
 def _asking(wanted: Wanted) -> Asking:
     ((_, default),) = asked_for(wanted.name)
-    given: dict[str, Any] = {"concurrency": wanted.concurrency, "subset": _subset(wanted.subset)}
+    subset = _subset(wanted.subset)
+    given: dict[str, Any] = {
+        "concurrency": wanted.concurrency,
+        "subset": None if subset is None else subset.model_dump(),
+    }
     if wanted.style == "base":
         given["style"] = "base"
     if wanted.output_tokens is not None:
@@ -121,7 +128,22 @@ def _asking(wanted: Wanted) -> Asking:
         if "problems" not in type(default).model_fields:
             raise UsageError(f"{wanted.name} takes no file of problems.", "Leave --problems out.")
         given["problems"] = wanted.problems
-    return default.model_copy(update=given)
+    unknown = [k for k in wanted.options if k not in type(default).model_fields]
+    if unknown:
+        raise UsageError(
+            f"{wanted.name} takes no --{unknown[0].replace('_', '-')}.", "Leave it out."
+        )
+    given.update(wanted.options)
+    if wanted.name == "needles" and wanted.tokenizer is None:
+        raise UsageError(
+            "A prompt of an exact size needs the model's tokenizer.", "Give --tokenizer PATH."
+        )
+    try:
+        return type(default).model_validate({**default.model_dump(), **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "-".join(str(part) for part in first["loc"][:1])
+        raise UsageError(f"--{name}: {first['msg']}.", "qualify eval --help says more.") from None
 
 
 def _subset(text: str | None) -> Subset | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from qualify.cli.needle_options import given, needle_options
 from qualify.cli.options import json_option
 from qualify.cli.output import print_json
 from qualify.cli.sandbox_options import cage_of, sandbox_options
@@ -47,6 +48,7 @@ PROTOCOLS = ("openai", "vllm", "sglang", "llamacpp")
     is_flag=True,
     help="Score the reference solutions instead of a server's answers: all must pass.",
 )
+@needle_options
 @sandbox_options
 @json_option
 def command(
@@ -69,8 +71,11 @@ def command(
     sandbox_image: str | None,
     unsafe_no_sandbox: bool,
     as_json: bool,
+    **own: Any,
 ) -> int:
-    """Ask the problems of NAME (humaneval, mbpp, minicode ...) and score the answers.
+    """Ask the problems of NAME and score the answers.
+
+    NAME is humaneval, mbpp, minicode, gsm8k or needles.
 
     Exit code: 0 no quality was lost, 1 a regression, 4 unfinished, 2 a wrong command,
     3 no server, 130 interrupted (--out FOLDER --resume goes on).
@@ -93,6 +98,7 @@ def command(
         output_tokens=output_tokens,
         concurrency=concurrency,
         temperature=temperature,
+        options=given(own),
     )
     prepared = attached(wanted, kinds)
     prepared.bench.preflight()

@@ -11,6 +11,7 @@ from qualify.prompts.prompt import Prompt
 from qualify.prompts.template import Message
 from qualify.prompts.tokens import Tokenizer
 
+_WORDS = "\u241fWORDS\u241f"
 STYLES = ("auto", "chat", "base", "server-chat")
 
 
@@ -24,6 +25,23 @@ class Speaker:
     style: str
     tokenizer: Tokenizer | None = None
     thinking: bool | None = None
+
+    def around(self) -> tuple[str, str]:
+        """What the chat template writes before and after a user's words; nothing for base."""
+        if self.style != "chat":
+            return "", ""
+        assert self.tokenizer is not None
+        assert self.tokenizer.template is not None
+        whole = self.tokenizer.template.render(
+            [Message("user", _WORDS)], generation_prompt=True, thinking=self.thinking
+        )
+        before, found, after = whole.partition(_WORDS)
+        if not found:
+            raise UsageError(
+                f"The chat template of {self.tokenizer.path} changes a user's words.",
+                "Write style: base.",
+            )
+        return before, after
 
     def prompt(self, text: str, *, id: str, index: int) -> Prompt:
         template_sha256 = None

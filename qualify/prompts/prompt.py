@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Prompt:
     compress_ratio: zlib size / raw size of the text; under 0.2 the prompt is "repetitive".
     shared_prefix: tokens that it shares by plan with the previous turn of its session.
     frame_tokens: leading tokens that all prompts of its set share (BOS, template opening).
+    facts: what the builder of an evaluation's prompt knows of it, kept with the answer.
     """
 
     id: str  # WORKLOAD@TOKENS/STREAM/INDEX[.TURN]
@@ -51,3 +53,4 @@ class Prompt:
     shared_prefix: int = 0
     template_sha256: str | None = None
     frame_tokens: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)

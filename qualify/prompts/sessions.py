@@ -141,17 +141,25 @@ class Session:
         """Text between the answer and the user's words, and after them."""
         if not self.spec.template:
             return _PART, ""
-        template = self.tokenizer.template
-        assert template is not None  # the first turn was built with it
-        roles = ("user", "assistant", "user")
-        messages = [Message(r, m) for r, m in zip(roles, _MARKS, strict=True)]
-        text = template.render(messages, thinking=self.spec.thinking)
-        opening = text.partition(_MARKS[1])[2].partition(_MARKS[2])[0]
-        closing = text.partition(_MARKS[2])[2]
-        stop = self.tokenizer.encode(opening)[:1]
-        if stop and list(output_ids[-1:]) == stop:  # the answer brought its own end of turn
-            opening = opening[len(self.tokenizer.decode(stop)) :]
-        return opening, closing
+        return between_turns(self.tokenizer, self.spec.thinking, output_ids)
+
+
+def between_turns(
+    tokenizer: Tokenizer, thinking: bool | None, output_ids: Sequence[int]
+) -> tuple[str, str]:
+    """What the chat template writes between an answer and the user's next words, and after
+    them; without the end of turn that the answer brought itself."""
+    template = tokenizer.template
+    assert template is not None  # the first turn was built with it
+    roles = ("user", "assistant", "user")
+    messages = [Message(r, m) for r, m in zip(roles, _MARKS, strict=True)]
+    text = template.render(messages, thinking=thinking)
+    opening = text.partition(_MARKS[1])[2].partition(_MARKS[2])[0]
+    closing = text.partition(_MARKS[2])[2]
+    stop = tokenizer.encode(opening)[:1]
+    if stop and list(output_ids[-1:]) == stop:
+        opening = opening[len(tokenizer.decode(stop)) :]
+    return opening, closing
 
 
 def open_sessions(

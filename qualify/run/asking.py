@@ -167,7 +167,8 @@ class _Asker:
         change = difference(before, after)
         evidence = {"counters": {"values": change.values, "problem": change.problem}}
         for completion in made:
-            self._keep(dataclasses.replace(completion, evidence=evidence))
+            known = {**completion.evidence, **evidence}
+            self._keep(dataclasses.replace(completion, evidence=known))
 
     async def together(
         self, chains: Sequence[Sequence[Problem]], cache: CacheEvidence, *, keep: bool = True
@@ -256,7 +257,8 @@ class _Asker:
             request={**record.request, "style": self.plan.style},
         )
         key = key_of(self.basis, problem, prompt)
-        return Completion(self.plan.id, problem.id, self.basis, key, record)
+        facts = {"prompt": prompt.facts} if prompt.facts else {}
+        return Completion(self.plan.id, problem.id, self.basis, key, record, facts)
 
     def _keep(self, completion: Completion) -> None:
         record = completion.record
