@@ -31,6 +31,8 @@ EVALS, SCORES = "evals.jsonl", "scores.jsonl"
 PROBES = "probes.jsonl"
 PLAN, META = "plan.json", "run.json"
 
+WRITTEN = (RECORDS, CELLS, LAUNCHES, EVALS, SCORES, PROBES)  # line by line, as a run goes on
+
 Entry = Record | CellEnd | LaunchRecord | Completion | Score | ProbeRecord
 _FILES: dict[type[Any], str] = {
     Record: RECORDS,

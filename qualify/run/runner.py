@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qualify.engines.end_tokens import end_tokens
+from qualify.engines.idle import SETTLE_S, look_after, memory_in_use
 from qualify.engines.origin import origin_of
 from qualify.engines.owned import sweep
 from qualify.engines.ready import wait_ready
@@ -36,7 +37,7 @@ from qualify.run.probes.lab import Lab
 from qualify.run.sending import work_of
 from qualify.run.shelf import Build, Shelf
 from qualify.run.signals import stopping_on_signals
-from qualify.run.start import left_containers, write_start
+from qualify.run.start import forget_start, left_containers, write_start
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def run_campaign(
     Blocks; SIGINT and SIGTERM stop it in seconds (a second one at once), keeping what was
     measured. Raises UsageError when `out` holds another plan or is in use.
     """
+    made = not out.exists()
     if not resume and (out / META).exists():
         raise UsageError(
             f"{out} already holds a run.", "Add --resume to go on with it, or choose another --out."
@@ -101,7 +103,11 @@ def run_campaign(
         for text in (*desk.damage, *lab.damage):
             watch(e.Note(f"{text}: that line is left out"))
         runner = _Runner(plan, journal, resolved, Shelf(build), watch, start_timeout_s, desk, lab)
-        return asyncio.run(runner.run())
+        try:
+            return asyncio.run(runner.run())
+        except UsageError:
+            forget_start(out, made=made)
+            raise
 
 
 Item = CellPlan | EvalPlan | ProbePlan
@@ -180,6 +186,7 @@ class _Runner:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""
         while waiting and not self.stop.is_set():
             attempt_id, before = self.journal.next_attempt(item), len(waiting)
+            in_use = await asyncio.to_thread(memory_in_use)
             try:
                 async with launch(
                     self.resolved[item.side.name], self.journal.store.folder, attempt_id
@@ -198,7 +205,10 @@ class _Runner:
             reason = "interrupted" if self.stop.is_set() else None
             if waiting and reason is None:
                 reason = "the engine ended; the remaining cells get a new start"
-            self.journal.launched(item, attempt_id, "stopped", {"exit": str(server.exit)}, reason)
+            patience_s = 0.0 if self.stop.is_set() else SETTLE_S
+            left = to_dict(await look_after(in_use, server.process, within_s=patience_s))
+            said = {"exit": str(server.exit), "left": left}
+            self.journal.launched(item, attempt_id, "stopped", said, reason)
             self.watch(e.LaunchEnded(attempt_id, reason))
 
     async def _ready(

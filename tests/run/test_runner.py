@@ -388,3 +388,42 @@ def test_a_web_page_at_the_attached_address_is_no_engine_and_nothing_is_measured
     assert outcome.exit_code == ExitCode.ENGINE_FAILED
     assert "does not answer as a llamacpp server does" in outcome.engine_failures[0]
     assert load_run(tmp_path / "run").records == ()
+
+
+def test_a_run_that_is_refused_for_its_prompts_leaves_no_folder_to_be_found(tmp_path: Path) -> None:
+    def refuse(_: PromptSpec) -> list[Prompt]:
+        raise CellError("The text is too short.", "Give a longer one.")
+
+    (tmp_path / "mine").mkdir()
+    for folder, stays in ((tmp_path / "run", False), (tmp_path / "mine", True)):
+        with pytest.raises(UsageError, match="too short"):
+            run_campaign(
+                plan([cell("prose")]),
+                out=folder,
+                resume=False,
+                resolved={"target-only": engine(tmp_path)("target-only")},
+                build=refuse,
+            )
+        assert folder.exists() == stays
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_resume_that_is_refused_for_its_prompts_keeps_what_was_measured(tmp_path: Path) -> None:
+    cells = [cell("prose"), cell("code")]
+    folder = tmp_path / "run"
+    drive(folder, plan(cells), engine(tmp_path))
+    lines = (folder / "cells.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "cells.jsonl").write_bytes(lines[0])
+
+    def refuse(_: PromptSpec) -> list[Prompt]:
+        raise CellError("The text is gone.", "Bring it back.")
+
+    with pytest.raises(UsageError, match="is gone"):
+        run_campaign(
+            plan(cells),
+            out=folder,
+            resume=True,
+            resolved={"target-only": engine(tmp_path)("target-only")},
+            build=refuse,
+        )
+    assert len(load_run(folder).cells) == 1
