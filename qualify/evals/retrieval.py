@@ -22,7 +22,8 @@ from qualify.plan import EvalPlan
 from qualify.prompts.corpus import ring
 from qualify.prompts.draw import draw
 from qualify.prompts.exact import common_prefix, ids_sha256
-from qualify.prompts.needles import Haystack, Statement, build_haystack
+from qualify.prompts.needle_draft import Haystack, Statement
+from qualify.prompts.needles import build_haystack
 from qualify.prompts.prompt import Prompt
 from qualify.prompts.sessions import between_turns
 from qualify.prompts.sources import open_source

@@ -7,7 +7,8 @@ import pytest
 from qualify.errors import CellError
 from qualify.paths import data_root
 from qualify.prompts.corpus import Corpus, Document, Ring, make_corpus, ring
-from qualify.prompts.needles import Haystack, Statement, build_haystack
+from qualify.prompts.needle_draft import Haystack, Statement
+from qualify.prompts.needles import build_haystack
 from qualify.prompts.sources import open_source
 from qualify.prompts.tokens import Tokenizer
 
