@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,8 @@ from specdec.layers.threads import Threads
 from specdec.model import Shared, Target
 from specdec.mtp import MtpHead
 from specdec.numerics import choose_products
+from specdec.parallel.ranks import Ranks
+from specdec.parallel.sharding import check_divisible, cutter, share_of
 from specdec.plan import BLOCK, KV_BLOCK
 from specdec.selfcheck import LENGTH, check_rows
 from specdec.state import conv_bytes_per_slot, kv_bytes_per_token, state_bytes_per_slot
@@ -37,20 +40,26 @@ class Assembled:
 
 
 @torch.inference_mode()
-def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
-    """Load strictly, build, and check row independence. Raises CheckpointError, SpecdecError."""
+def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None) -> Assembled:
+    """Load strictly, build, and check row independence. Raises CheckpointError, SpecdecError.
+
+    With ``ranks`` this is one rank's share of the model, and all of them assemble together.
+    """
     check_options(options)
     device = pick_device(options.device)
     threads = Threads(device, options.threads or torch.get_num_threads())
-    checkpoint = load_checkpoint(model_dir)
+    checkpoint = load_checkpoint(model_dir, None if ranks is None else partial(cutter, ranks=ranks))
     config = checkpoint.config
+    if ranks is not None:
+        check_divisible(config, ranks.size)
+        config = share_of(config, ranks.size)
     if options.mode == "mtp" and not config.mtp_layers:
         raise CheckpointError(
             f"{model_dir} has no MTP head (mtp_num_hidden_layers is 0).",
             "Serve it with --mode target-only.",
         )
     context = min(options.context_length or config.context_length, config.context_length)
-    products = choose_products(device, list(checkpoint.tensors.values()))
+    products = choose_products(device, list(checkpoint.tensors.values()), ranks)
     tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
     pool = options.max_total_tokens or min(
         options.max_running_requests * context, POOL_TOKENS_BY_DEFAULT
@@ -74,6 +83,7 @@ def assemble(model_dir: Path, options: RunnerOptions) -> Assembled:
         kv_bytes_per_token=kv_bytes_per_token(config, head is not None),
         state_bytes_per_slot=state_bytes_per_slot(config),
         conv_bytes_per_slot=conv_bytes_per_slot(config),
+        tp_size=1 if ranks is None else ranks.size,
         max_total_tokens=pool // options.page_size * options.page_size,
         max_running_requests=options.max_running_requests,
         page_size=options.page_size,

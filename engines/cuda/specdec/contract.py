@@ -69,6 +69,8 @@ class RunnerOptions:
     snapshot_interval: int = 4096
     max_snapshots: int = 256
     max_snapshot_bytes: int = 1 << 30
+    tp_size: int = 1  # ranks that share the model
+    tp_timeout_s: float = 120.0  # the longest that one rank may keep the others waiting
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class RunnerInfo:
     prefill_chunk_tokens: int
     invariance: Invariance
     prefix_cache: bool = False
+    tp_size: int = 1  # bytes above are of one rank
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec.mtp import MtpHead
+from specdec.parallel.scores import Scores
 from specdec.plan import AttentionJob, attention_jobs, pool_rows
 from specdec.request import Sequence
 from specdec.sampling import Purpose, distribution, draw, uniform
@@ -86,8 +87,8 @@ class MtpDrafter:
                 for row, i in enumerate(active)
                 for job in self._jobs(seqs[i], seqs[i].computed - 1 + depth, row)
             ]
-            hidden, logits = self._head.predict(x, queries, gates, jobs, self._kv)
-            self._choose(seqs, active, logits, drafts)
+            hidden, scores = self._head.predict(x, queries, gates, jobs, self._kv)
+            self._choose(seqs, active, scores, drafts)
             depth += 1
             going = [
                 row for row, i in enumerate(active) if widths[i] > depth and not drafts[i].nonfinite
@@ -134,10 +135,11 @@ class MtpDrafter:
         return attention_jobs(seq.pages, position, position + 1, row, self._page_size, self._device)
 
     def _choose(
-        self, seqs: Seq[Sequence], active: list[int], logits: Tensor, drafts: list[Drafts]
+        self, seqs: Seq[Sequence], active: list[int], scores: Scores, drafts: list[Drafts]
     ) -> None:
-        finite = torch.isfinite(logits).all(1).tolist()
-        best = logits.argmax(1).tolist()
+        finite, best = scores.best()
+        drawing = any(seqs[i].params.temperature > 0 for i in active)
+        logits = scores.whole() if drawing else scores.local
         for row, i in enumerate(active):
             seq, mine = seqs[i], drafts[i]
             if not finite[row]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from specdec.drafting import Drafts
+from specdec.parallel.scores import Scores
 from specdec.request import Finish, Sequence, TokenLogprob
 from specdec.sampling import Purpose, distribution, token_logprob, uniform
 from specdec.speculate import Commit, Verdict, accept_greedy, accept_sampled, commit
@@ -24,12 +24,12 @@ class Judged:
 
 
 def judge_rows(
-    seqs: Seq[Sequence], drafts: Seq[Drafts], logits: Tensor, end_tokens: frozenset[int]
+    seqs: Seq[Sequence], drafts: Seq[Drafts], scores: Scores, end_tokens: frozenset[int]
 ) -> list[Judged | None]:
-    """Judge every sequence's rows of [rows, vocabulary] logits: its anchor's and its drafts', in
-    order. None where a row is not finite."""
-    finite = torch.isfinite(logits).all(1).tolist()
-    best = logits.argmax(1).tolist()
+    """Judge every sequence's rows of the logits: its anchor's and its drafts', in order. None where
+    a row is not finite. Whole rows are only put together where more than the best id is asked."""
+    finite, best = scores.best()
+    logits = scores.whole() if any(_reads_rows(seq) for seq in seqs) else scores.local
     out: list[Judged | None] = []
     first = 0
     for seq, mine in zip(seqs, drafts, strict=True):
@@ -43,6 +43,10 @@ def judge_rows(
             out.append(None)
         first = stop
     return out
+
+
+def _reads_rows(seq: Sequence) -> bool:
+    return seq.params.temperature > 0 or seq.params.top_logprobs is not None
 
 
 def _verdict(seq: Sequence, mine: Drafts, logits: Tensor, best: list[int]) -> Verdict:

@@ -14,6 +14,7 @@ from specdec.layers.mlp import Mlp
 from specdec.layers.norm import rms_norm
 from specdec.layers.rope import RopeTable
 from specdec.layers.threads import Threads
+from specdec.parallel.scores import Scores
 from specdec.plan import Pass
 from specdec.state import DeltaState, KvState, ModelState
 
@@ -31,6 +32,7 @@ class Shared:
         device: torch.device,
     ) -> None:
         self.threads = threads
+        self._ranks = products.ranks
         self.embedding = tensors["embed_tokens.weight"]
         head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
         self.head = Projection(head, products)
@@ -39,7 +41,16 @@ class Shared:
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """[rows] to [rows, hidden]."""
-        return F.embedding(token_ids, self.embedding)
+        if self._ranks is None:
+            return F.embedding(token_ids, self.embedding)
+        # Each rank looks up its own ids and takes the others' rows from who has them.
+        owner, own = token_ids // len(self.embedding), token_ids % len(self.embedding)
+        every = self._ranks.gather(F.embedding(own, self.embedding))
+        return every[owner, torch.arange(len(token_ids), device=owner.device)]
+
+    def scores(self, hidden: Tensor) -> Scores:
+        """Logits of [rows, hidden] (final-normalised)."""
+        return Scores(self.head(hidden), self._ranks)
 
 
 class Shell:
@@ -108,8 +119,12 @@ class Target:
         return rms_norm(x, self._norm, self._eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[rows, hidden] (final-normalised) to [rows, vocabulary]."""
-        return self._shared.head(hidden)
+        """[rows, hidden] (final-normalised) to [rows, vocabulary], whole on every rank."""
+        return self.scores(hidden).whole()
+
+    def scores(self, hidden: Tensor) -> Scores:
+        """The same wherever each id's logits lie: what is asked of them is one collective."""
+        return self._shared.scores(hidden)
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

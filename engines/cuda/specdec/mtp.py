@@ -15,9 +15,11 @@ from torch import Tensor
 
 from specdec.config import ModelConfig
 from specdec.layers.attention import Attention
-from specdec.layers.linear import Products, Projection
+from specdec.layers.linear import Products
 from specdec.layers.norm import rms_norm
 from specdec.model import Shared, Shell, mixer_weights, part
+from specdec.parallel.joined import Joined
+from specdec.parallel.scores import Scores
 from specdec.plan import AttentionJob
 from specdec.state import KvState
 
@@ -39,7 +41,7 @@ class MtpHead:
         self._embedding_norm = own["pre_fc_norm_embedding.weight"] + 1.0
         self._hidden_norm = own["pre_fc_norm_hidden.weight"] + 1.0
         self._norm = own["norm.weight"] + 1.0
-        self._fc = Projection(own["fc.weight"], products)
+        self._fc = Joined(own["fc.weight"], products, spread=False)
         self._shell = Shell(config, layer, products)
         self._attention = Attention(
             config, mixer_weights(layer, "self_attn."), products, shared.rope
@@ -63,8 +65,8 @@ class MtpHead:
 
     def predict(
         self, x: Tensor, queries: Tensor, gates: Tensor, jobs: Seq[AttentionJob], kv: KvState
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Scores]:
         """Finish rows that ``prime`` began: (next hidden [rows, hidden], logits)."""
         mixed = self._attention.attend(queries, gates, jobs, kv, self._shared.mask)
         hidden = rms_norm(self._shell.leave(x, mixed), self._norm, self._eps)
-        return hidden, self._shared.head(hidden)
+        return hidden, self._shared.scores(hidden)

@@ -11,30 +11,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specdec.layers.linear import Products, Projection
+from specdec.layers.linear import Kind, Products, Projection
+from specdec.parallel.ranks import Ranks
 
 TILE_ROWS_CPU = 8
 TILE_ROWS_CUDA = 64
 ROW_COUNTS = (1, 2, 3, 5, 8, 13, 64, 511)
 
 
-def choose_products(device: torch.device, weights: list[Tensor]) -> Products:
+def choose_products(
+    device: torch.device, weights: list[Tensor], ranks: Ranks | None = None
+) -> Products:
     """The fastest product whose rows are independent of their number, on these weights.
 
     On CPU tries FBGEMM's half-width weights, then oneDNN's packed product, for one weight of each
     shape and several row counts; otherwise, and on CUDA, rows travel in tiles of one fixed size,
-    which needs no check.
+    which needs no check. All ``ranks`` take the same one.
     """
     if device.type != "cpu":
-        return Products("tiled", TILE_ROWS_CUDA)
+        return Products("tiled", TILE_ROWS_CUDA, ranks)
     shapes = {tuple(weight.shape): weight for weight in weights if weight.dim() == 2}
-    packed = Products("onednn", 0)
-    if not _has_onednn() or not all(rows_are_independent(w, packed) for w in shapes.values()):
-        return Products("tiled", TILE_ROWS_CPU)
-    half = Products("half", 0)
-    if _has_half() and all(rows_are_independent(w, half) for w in shapes.values()):
-        return half
-    return packed
+
+    def serves(available: bool, kind: Kind) -> bool:
+        tried = Products(kind, 0)
+        good = available and all(rows_are_independent(w, tried) for w in shapes.values())
+        return good if ranks is None else ranks.all_true(good, device)
+
+    if not serves(_has_onednn(), "onednn"):
+        return Products("tiled", TILE_ROWS_CPU, ranks)
+    return Products("half" if serves(_has_half(), "half") else "onednn", 0, ranks)
 
 
 def rows_are_independent(weight: Tensor, products: Products) -> bool:
@@ -44,6 +49,23 @@ def rows_are_independent(weight: Tensor, products: Products) -> bool:
     project = Projection(weight, products)
     whole = project(x)
     return all(torch.equal(project(x[-rows:].clone()), whole[-rows:]) for rows in ROW_COUNTS)
+
+
+def columns_are_independent(weight: Tensor, products: Products) -> bool:
+    """Whether outputs are bitwise the same when a half of the weight's rows stands alone.
+
+    It is what the bytes of several ranks rest on: each computes its share of the outputs.
+    """
+    half = weight.shape[0] // 2
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(max(ROW_COUNTS), weight.shape[1], generator=generator).to(weight.device)
+    alone = Products(products.kind, products.tile_rows)
+    parts = [Projection(part.contiguous(), alone) for part in (weight[:half], weight[half:])]
+    whole = Projection(weight, alone)
+    return all(
+        torch.equal(whole(x[:rows]), torch.cat([part(x[:rows]) for part in parts], 1))
+        for rows in ROW_COUNTS
+    )
 
 
 def _has_onednn() -> bool:

@@ -171,7 +171,7 @@ class Runner:
         first = seq.computed
         stop = first + self.next_prefill_tokens(seq)
         hidden = self._forward_chunk(seq, stop)
-        last = self._target.logits(hidden[-1:]) if stop == seq.prefill_goal else None
+        last = self._target.scores(hidden[-1:]) if stop == seq.prefill_goal else None
         judged = None if last is None else judge_rows([seq], [Drafts()], last, self._end_tokens)[0]
         middle = time.perf_counter()
         if self._drafter is not None:
@@ -266,7 +266,7 @@ class Runner:
             for seq, mine in zip(seqs, drafts, strict=True)
         ]
         hidden = self._forward(spans)
-        found = judge_rows(seqs, drafts, self._target.logits(hidden), self._end_tokens)
+        found = judge_rows(seqs, drafts, self._target.scores(hidden), self._end_tokens)
         first = 0
         for seq, mine, judged in zip(seqs, drafts, found, strict=True):
             if judged is not None:

@@ -8,6 +8,7 @@ or all-zero tensor stops the load and is named, the drafter's like the target's.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from specdec.tensors import Expected, expected_tensors
 PREFIXES = ("model.language_model.", "model.")
 VISION = ("model.visual.", "visual.")
 SCALE = "_scale_inv"
+
+Keep = Callable[[str, Tensor], Tensor]  # from a canonical name and a whole tensor to what is kept
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,15 @@ def audit(model_dir: Path) -> AuditReport:
     return _read(model_dir)[2]
 
 
-def load_checkpoint(model_dir: Path) -> Checkpoint:
-    """Read a checkpoint into FP32 on the CPU. Raises CheckpointError that names every fault."""
-    config, tensors, report = _read(model_dir)
+def load_checkpoint(
+    model_dir: Path, keep: Callable[[ModelConfig], Keep] | None = None
+) -> Checkpoint:
+    """Read a checkpoint into FP32 on the CPU. Raises CheckpointError that names every fault.
+
+    ``keep`` turns the config into a function from (canonical name, whole tensor) to the part that
+    is kept; every tensor is checked whole, one after another, so that no more is held at once.
+    """
+    config, tensors, report = _read(model_dir, keep)
     if not report.ok:
         raise CheckpointError(
             f"{model_dir} is not a checkpoint to serve:",
@@ -79,7 +88,9 @@ def canonical_name(stored: str) -> str:
     return stored
 
 
-def _read(model_dir: Path) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]:
+def _read(
+    model_dir: Path, keep: Callable[[ModelConfig], Keep] | None = None
+) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]:
     config = read_config(model_dir)
     shards = Shards(model_dir)
     problems = list(shards.problems)
@@ -94,7 +105,7 @@ def _read(model_dir: Path) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]
         if canonical in by_name:
             problems.append(f"{name}: the same tensor as {by_name[canonical].name}")
         by_name[canonical] = stored
-    reader = _Reader(config, shards, by_name, problems)
+    reader = _Reader(config, shards, by_name, problems, keep(config) if keep else _all_of_it)
     for expected in expected_tensors(config):
         reader.take(expected)
     reader.finish()
@@ -102,7 +113,7 @@ def _read(model_dir: Path) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]
         model_dir,
         config.architecture,
         len(by_name),
-        sum(tensor.numel() for tensor in reader.tensors.values()),
+        reader.parameters,
         reader.quantized,
         sum(name.startswith("mtp.") for name in by_name),
         len(vision),
@@ -111,6 +122,10 @@ def _read(model_dir: Path) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]
         tuple(problems),
     )
     return config, reader.tensors, report
+
+
+def _all_of_it(name: str, whole: Tensor) -> Tensor:
+    return whole
 
 
 class _Reader:
@@ -122,11 +137,14 @@ class _Reader:
         shards: Shards,
         by_name: dict[str, Stored],
         problems: list[str],
+        keep: Keep,
     ) -> None:
         self._config = config
         self._shards = shards
         self._left = dict(by_name)
         self._problems = problems
+        self._keep = keep
+        self.parameters = 0
         self.tensors: dict[str, Tensor] = {}
         self.quantized = 0
 
@@ -151,7 +169,8 @@ class _Reader:
             self._problems.append(f"{stored.name}: holds values that are not finite")
         elif not nonzero and not expected.may_be_zero:
             self._problems.append(f"{stored.name}: all zero, so it was never trained or written")
-        self.tensors[expected.name] = values
+        self.parameters += values.numel()
+        self.tensors[expected.name] = self._keep(expected.name, values)
 
     def finish(self) -> None:
         """Name what is left over."""
@@ -159,6 +178,7 @@ class _Reader:
         embedding = self.tensors.get("embed_tokens.weight")
         if tied_head is not None and embedding is not None:
             head = self._shards.tensor(tied_head.name).to(torch.float32)
+            head = self._keep(tied_head.name, head)
             if not torch.equal(head, embedding):
                 self._problems.append(
                     f"{tied_head.name}: unexpected, config.json ties the head to the embedding "

@@ -20,6 +20,7 @@ from specdec.layers.linear import Products, Projection
 from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import sigmoid
 from specdec.layers.rope import RopeTable
+from specdec.parallel.joined import Joined
 from specdec.plan import KV_BLOCK, AttentionJob
 from specdec.state import KvState
 
@@ -73,7 +74,7 @@ class Attention:
         query, gate = (paired[:, i].reshape(-1, config.hidden_size) for i in (0, 1))
         fused = torch.cat((query, weights["k_proj"], weights["v_proj"], gate))
         self._project = Projection(fused, products)
-        self._out = Projection(weights["o_proj"], products)
+        self._out = Joined(weights["o_proj"], products)
         gammas = [weights["q_norm"] + 1.0] * self._heads + [
             weights["k_norm"] + 1.0
         ] * self._kv_heads

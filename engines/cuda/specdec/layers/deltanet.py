@@ -32,6 +32,7 @@ from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import exp, padded_lanes, silu, softplus
 from specdec.layers.threads import Threads
 from specdec.layers.windows import block_windows
+from specdec.parallel.joined import Joined
 from specdec.plan import BLOCK, BlockJob, BlockPlan, Pass
 from specdec.state import DeltaState
 
@@ -91,7 +92,7 @@ class DeltaNet:
         )
         self._out_eps = config.rms_norm_eps * config.linear_key_dim
         self._out_gamma = weights["norm"]
-        self._out = Projection(weights["out_proj"], products)
+        self._out = Joined(weights["out_proj"], products)
         self._identity = torch.eye(BLOCK, device=device)
         # -inf where a row may not look: queries see rows j ≤ i, keys rows j < i.
         full = torch.full((BLOCK, BLOCK), -math.inf, device=device)

@@ -20,16 +20,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.parallel.ranks import Ranks
+
+Kind = Literal["half", "onednn", "tiled"]
+
 HALF_EXPONENT = 14  # the largest weight is scaled to just below 2**15
 
 
 @dataclass(frozen=True)
 class Products:
     """How matrix products run. ``half`` falls back on ``onednn`` for a weight that it cannot hold.
-    ``tile_rows``: the tile of ``tiled``."""
+    ``tile_rows``: the tile of ``tiled``. ``ranks``: among whom the weights' rows are divided; what
+    a weight as a whole decides is decided together."""
 
-    kind: Literal["half", "onednn", "tiled"]
+    kind: Kind
     tile_rows: int
+    ranks: Ranks | None = None
 
 
 class Projection:
@@ -42,7 +48,7 @@ class Projection:
         self._tile = products.tile_rows
         self._unscale = 1.0
         if self.kind == "half":
-            scale = exact_half_scale(weight) if bias is None else None
+            scale = exact_half_scale(weight, products.ranks) if bias is None else None
             if scale is None:
                 self.kind = "onednn"
             else:
@@ -75,17 +81,21 @@ class Projection:
         return torch.cat(pieces)[:rows]
 
 
-def exact_half_scale(weight: Tensor) -> float | None:
+def exact_half_scale(weight: Tensor, ranks: Ranks | None = None) -> float | None:
     """The power of two by which ``weight`` becomes exactly representable in FP16, if there is one.
 
     The weight as it is (scale 1) is preferred; otherwise its largest element goes to the top of
-    FP16's range, which leaves 31 binary orders of magnitude below it for 8-bit mantissas.
+    FP16's range, which leaves 31 binary orders of magnitude below it for 8-bit mantissas. With
+    ``ranks`` it is that of the weight whose rows they share.
     """
     largest = float(weight.abs().max())
+    if ranks is not None:
+        largest = ranks.largest(largest, weight.device)
     if largest == 0.0 or not math.isfinite(largest):
         return None
     for scale in (1.0, 2.0 ** (HALF_EXPONENT - math.floor(math.log2(largest)))):
         scaled = weight * scale
-        if torch.equal(scaled.to(torch.float16).to(torch.float32), scaled):
+        exact = torch.equal(scaled.to(torch.float16).to(torch.float32), scaled)
+        if exact if ranks is None else ranks.all_true(exact, weight.device):
             return scale
     return None

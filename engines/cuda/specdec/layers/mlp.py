@@ -7,15 +7,17 @@ from torch import Tensor
 
 from specdec.layers.linear import Products, Projection
 from specdec.layers.pointwise import silu
+from specdec.parallel.joined import Joined
 
 
 class Mlp:
-    """``gate``, ``up``: [width, hidden]; ``down``: [hidden, width]."""
+    """``gate``, ``up``: [width, hidden]; ``down``: [hidden, width]. Under several ranks the width
+    is this rank's share, and ``down`` this rank's rows."""
 
     def __init__(self, gate: Tensor, up: Tensor, down: Tensor, products: Products) -> None:
         self._width = gate.shape[0]
         self._gate_up = Projection(torch.cat((gate, up)), products)
-        self._down = Projection(down, products)
+        self._down = Joined(down, products)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, hidden] to [rows, hidden]."""
