@@ -82,7 +82,7 @@ def _nvml_device(nvml: Any, index: int, driver: str) -> dict[str, Any]:
 
 
 def _nvidia_smi() -> list[dict[str, Any]] | None:
-    text = _run(
+    text = run_tool(
         "nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"
     )
     if text is None:
@@ -93,7 +93,7 @@ def _nvidia_smi() -> list[dict[str, Any]] | None:
 
 def intel_devices() -> list[dict[str, Any]] | None:
     """Through xpu-smi; its own names are kept."""
-    text = _run("xpu-smi", "discovery", "-j")
+    text = run_tool("xpu-smi", "discovery", "-j")
     if text is None:
         return None
     try:
@@ -104,7 +104,8 @@ def intel_devices() -> list[dict[str, Any]] | None:
     return devices if isinstance(devices, list) and devices else None
 
 
-def _run(*command: str) -> str | None:
+def run_tool(*command: str) -> str | None:
+    """What a vendor's tool prints; None where it is absent or fails."""
     if shutil.which(command[0]) is None:
         return None
     try:

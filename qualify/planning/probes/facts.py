@@ -9,12 +9,21 @@ from typing import Any
 from qualify.plan import CellPlan, LaunchPlan
 from qualify.prompts.prompt import PromptSpec
 
+# Launch arguments that are one of the sizes (SGLang's names, and vLLM's).
+_ARGUMENTS = {
+    "context_tokens": ("context-length", "max-model-len"),
+    "pool_tokens": ("max-total-tokens",),
+    "max_running": ("max-running-requests", "max-num-seqs"),
+    "state_slots": ("max-mamba-cache-size",),
+}
+
 
 @dataclass(frozen=True)
 class Facts:
     """The sizes that the engine definition's profile states; None where it states none.
 
-    args are the launch arguments of engine, profile, mode and side, the later winning.
+    args are the launch arguments of engine, profile, mode and side, the later winning. Where
+    mode or side set an argument that is such a size, it is the size.
     """
 
     context_tokens: int | None
@@ -45,15 +54,22 @@ def facts_of(
     args: dict[str, Any] = {}
     for part in (engine, profile, mode):
         args |= part.get("args") or {}
+    over = {**(mode.get("args") or {}), **side.args}
+    sizes = {name: _integer(profile, name) for name in _ARGUMENTS}
+    for name, aliases in _ARGUMENTS.items():
+        sizes[name] = next((n for a in aliases if (n := _integer(over, a))), sizes[name])
     return Facts(
-        context_tokens=_integer(profile, "context_tokens"),
-        pool_tokens=_integer(profile, "pool_tokens"),
-        max_running=_integer(profile, "max_running"),
-        state_slots=_integer(profile, "state_slots"),
+        **sizes,
         state_slots_per_request=_integer(profile, "state_slots_per_request"),
         args={**args, **side.args},
         named=named,
     )
+
+
+def room_for(facts: Facts, output_tokens: int) -> int | None:
+    """The longest prompt that leaves room for the output in context and pool; None: unknown."""
+    known = [n for n in (facts.context_tokens, facts.pool_tokens) if n is not None]
+    return max(1, min(known) - output_tokens) if known else None
 
 
 def spec_like(cell: CellPlan, stream: str, tokens: int, count: int = 1) -> PromptSpec:
