@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.errors import CheckpointError
+from specdec.yarn import Yarn, read_yarn
 
 LINEAR = "linear_attention"
 FULL = "full_attention"
@@ -50,6 +51,7 @@ class ModelConfig:
     has_vision: bool
     eos_token_ids: frozenset[int]
     quantization: Quantization | None
+    yarn: Yarn | None = None
 
     @property
     def key_width(self) -> int:
@@ -65,8 +67,11 @@ class ModelConfig:
 
 
 def read_config(model_dir: Path) -> ModelConfig:
-    """Read and check ``config.json`` (and ``generation_config.json`` for end tokens)."""
-    path = model_dir / "config.json"
+    """Read and check ``config.json`` (and ``generation_config.json`` for end tokens).
+
+    The path of such a file itself will do where its shapes are all that is wanted.
+    """
+    path = model_dir if model_dir.is_file() else model_dir / "config.json"
     root = _read_json(path)
     nested = "text_config" in root
     text = root["text_config"] if nested else root
@@ -81,6 +86,8 @@ def read_config(model_dir: Path) -> ModelConfig:
     head_dim = int(text.get("head_dim", 256))
     partial = float(rope.get("partial_rotary_factor", text.get("partial_rotary_factor", 0.25)))
     layers = int(text["num_hidden_layers"])
+    declared = int(text.get("max_position_embeddings", 32768))
+    yarn = read_yarn(rope, declared, path)
     tied_in = root if nested and "tie_word_embeddings" in root else text
     config = ModelConfig(
         architecture=str((root.get("architectures") or ["Qwen3_5ForCausalLM"])[0]),
@@ -99,12 +106,13 @@ def read_config(model_dir: Path) -> ModelConfig:
         linear_key_dim=int(text.get("linear_key_head_dim", 128)),
         linear_value_dim=int(text.get("linear_value_head_dim", 128)),
         conv_kernel=int(text.get("linear_conv_kernel_dim", 4)),
-        context_length=int(text.get("max_position_embeddings", 32768)),
+        context_length=max(declared, yarn.context_length if yarn else 0),
         tied=bool(tied_in.get("tie_word_embeddings", False)),
         mtp_layers=int(text.get("mtp_num_hidden_layers", root.get("mtp_num_hidden_layers", 0))),
         has_vision=bool(root.get("vision_config")),
         eos_token_ids=_end_tokens(model_dir, root, text),
         quantization=_quantization(path, root, text),
+        yarn=yarn,
     )
     _refuse_odd_shapes(path, config)
     return config
@@ -165,15 +173,12 @@ def _quantization(path: Path, root: dict[str, Any], text: dict[str, Any]) -> Qua
 
 
 def _refuse_foreign_settings(path: Path, text: dict[str, Any]) -> None:
-    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    kind = rope.get("rope_type", "default")
     faults = [
         (text.get("hidden_act", "silu") != "silu", "hidden_act must be silu"),
         (bool(text.get("attention_bias", False)), "attention_bias must be false"),
         (not text.get("attn_output_gate", True), "attn_output_gate must be true"),
         (bool(text.get("mtp_use_dedicated_embeddings", False)), "MTP must share the embedding"),
         (int(text.get("mtp_num_hidden_layers", 0)) > 1, "at most one MTP layer is supported"),
-        (kind != "default", f"rope_type must be default, not {kind}"),
     ]
     wrong = tuple(sentence for is_wrong, sentence in faults if is_wrong)
     if wrong:

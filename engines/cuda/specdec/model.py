@@ -36,7 +36,7 @@ class Shared:
         self.embedding = tensors["embed_tokens.weight"]
         head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
         self.head = Projection(head, products)
-        self.rope = RopeTable(positions, config.rotary_dim, config.rope_theta, device)
+        self.rope = RopeTable(positions, config.rotary_dim, config.rope_theta, device, config.yarn)
         self.mask = CausalMask(config.num_attention_heads // config.num_key_value_heads, device)
 
     def embed(self, token_ids: Tensor) -> Tensor:
