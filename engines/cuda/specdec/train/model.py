@@ -6,6 +6,8 @@ convolution's mask and the chunk scan know where a sequence begins (``stages.py`
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from specdec.train import delta
 from specdec.train.shape import ModelShape
@@ -172,11 +174,18 @@ class HybridModel(nn.Module):
 
         ``positions`` [B, T] only turn the rotary phases; None counts from 0 in each row.
         """
+        return self.tapped(ids, positions, run, ())[0]
+
+    def tapped(
+        self, ids: Tensor, positions: Tensor | None, run: Stages, taps: Collection[int]
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """What ``hidden`` returns, and the residual rows [N, hidden] behind each layer tapped."""
         sequences, length = ids.shape
         offset = torch.arange(length, device=ids.device).repeat(sequences)
         cos, sin = self.rotary(offset if positions is None else positions.flatten())
         x = F.embedding(ids.flatten(), self.model.embed_tokens.weight).float()
-        for layer in self.model.layers:
+        rows: dict[int, Tensor] = {}
+        for index, layer in enumerate(self.model.layers):
             assert isinstance(layer, Layer)
             if layer.full:
                 query, key, value, gate = layer.attention_inputs(x, cos, sin, run, self.dtype)
@@ -184,7 +193,9 @@ class HybridModel(nn.Module):
                 x = layer.attention_output(x, out, gate, run, self.dtype)
             else:
                 x = layer.linear_forward(x, offset, sequences, run, self.dtype)
-        return rms_norm(x, self.model.norm.weight, self.shape.norm_eps)
+            if index in taps:
+                rows[index] = x
+        return rms_norm(x, self.model.norm.weight, self.shape.norm_eps), rows
 
     def logits(self, hidden: Tensor) -> Tensor:
         return project(hidden, self.model.embed_tokens.weight, self.dtype)

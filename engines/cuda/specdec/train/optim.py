@@ -66,11 +66,13 @@ class Optimisers:
     base_lr: float
 
     @classmethod
-    def make(cls, module: nn.Module, lr: float) -> Optimisers:
+    def make(cls, module: nn.Module, lr: float, tables: tuple[str, ...] = ("embed",)) -> Optimisers:
+        """``tables``: parts of the names of tables that have a row for each token."""
         matrices: list[nn.Parameter] = []
         rest: list[nn.Parameter] = []
         for name, parameter in module.named_parameters():
-            inner = parameter.ndim == 2 and "embed" not in name and min(parameter.shape) >= 16
+            table = any(part in name for part in tables)
+            inner = parameter.ndim == 2 and not table and min(parameter.shape) >= 16
             (matrices if inner else rest).append(parameter)
         adam = torch.optim.AdamW(
             rest, lr=lr, betas=(0.9, 0.95), weight_decay=0.0, fused=rest[0].is_cuda
