@@ -103,7 +103,7 @@ def price(cached: Runner, cold: Runner, length: int, repeats: int) -> None:
 
 
 def one_snapshot(runner: Runner, repeats: int) -> None:
-    state = runner._state
+    state = runner._core.state
     taken = capture(state, 0, 8, None, False)
 
     def best_us(work: Callable[[], object]) -> float:

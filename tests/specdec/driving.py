@@ -7,8 +7,9 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from specdec.drafting import Drafts
+from specdec.drafter import Drafter, DraftFacts, Drafts
 from specdec.request import Phase, SamplingParams, Sequence, StepResult
+from specdec.rows import Rows
 from specdec.runner import Runner
 
 
@@ -58,12 +59,18 @@ def generate(
     return done
 
 
+def target_rows(runner: Runner, seq: Sequence, tokens: Seq[int]) -> Rows:
+    """The target's rows of ``tokens``, from the first position on, in one pass."""
+    core = runner._core
+    return core.forward([core.span(seq, list(tokens))])
+
+
 def random_prompts(count: int, lengths: Seq[int], vocabulary: int, seed: int) -> list[list[int]]:
     rng = random.Random(seed)
     return [[rng.randrange(vocabulary) for _ in range(rng.choice(lengths))] for _ in range(count)]
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """Proposes the known continuation up to a scripted number of tokens, and wrong ones after it.
 
     ``continuations``: for each sequence's request id all its output ids. ``script()`` gives, for
@@ -75,7 +82,11 @@ class ScriptedDrafter:
         self._script = script
         self.rights: list[tuple[int, int]] = []  # (right, proposed)
 
-    def draft(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
+    @property
+    def facts(self) -> DraftFacts:
+        return DraftFacts("Scripted", 7)
+
+    def propose(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
         return [self._one(seq, width) for seq, width in zip(seqs, widths, strict=True)]
 
     def _one(self, seq: Sequence, width: int) -> Drafts:
@@ -85,10 +96,7 @@ class ScriptedDrafter:
         self.rights.append((right, width))
         return Drafts([*true[:right], *((token + 1) % 256 for token in true[right:])])
 
-    def remember(self, seq: Sequence, hidden: Any) -> None:
-        pass
-
-    def prime(self, seq: Sequence) -> None:
+    def remember(self, seq: Sequence, rows: Any) -> None:
         pass
 
     def forget(self, seq: Sequence) -> None:

@@ -31,8 +31,8 @@ def engine_logits(folder: Path, ids: list[int], chunks: list[int]) -> Tensor:
         for rows in chunks:
             span = Span(1, pages, at, ids[at : at + rows])
             plan = plan_pass([span], PAGE, runner._taps, torch.device("cpu"))
-            hidden = runner._target.hidden(plan, runner._state)
-            pieces.append(runner._target.logits(hidden))
+            hidden = runner._core.target.hidden(plan, runner._core.state)
+            pieces.append(runner._core.target.logits(hidden))
             at += rows
     assert at == len(ids)
     return torch.cat(pieces)

@@ -113,7 +113,10 @@ def test_draft_logits_that_are_not_finite_are_counted_and_end_the_request(tmp_pa
         assert seq.finish == Finish("abort", message=NONFINITE_DRAFT)
         assert seq.counters.nonfinite_draft_logits == 1
         assert len(seq.output_ids) == 1  # prefill's token, no silent token 0 after it
-    for keys_or_values in (runner._state.drafter.keys, runner._state.drafter.values):  # type: ignore[union-attr]
+    for keys_or_values in (
+        runner._core.state.drafter[0].keys,
+        runner._core.state.drafter[0].values,
+    ):  # type: ignore[union-attr]
         assert bool(torch.isfinite(keys_or_values).all())
 
 
@@ -131,9 +134,9 @@ def test_one_bad_sequence_does_not_disturb_its_neighbours(agreeing: Path) -> Non
     runner = Runner.load(agreeing, RunnerOptions(mode="mtp"))
     seqs = start(runner, prompts, greedy(20))
     runner.prefill_step(seqs)
-    assert runner._drafter is not None
-    broken = torch.full_like(runner._drafter._owed[seqs[1]], math.nan)
-    runner._drafter._owed[seqs[1]] = broken
+    assert runner._core.drafter is not None
+    broken = torch.full_like(runner._core.drafter._owed[seqs[1]], math.nan)
+    runner._core.drafter._owed[seqs[1]] = broken
     finish(runner, seqs)
     assert seqs[1].finish == Finish("abort", message=NONFINITE_DRAFT)
     for index in (0, 2):

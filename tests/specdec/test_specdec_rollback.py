@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from driving import ScriptedDrafter, finish, generate, greedy, random_prompts, start
+from driving import (
+    ScriptedDrafter,
+    finish,
+    generate,
+    greedy,
+    random_prompts,
+    start,
+    target_rows,
+)
 from specdec.contract import RunnerOptions
 from specdec.request import Phase, Sequence
 from specdec.runner import Runner
@@ -21,7 +29,9 @@ NEW_TOKENS = 48
 
 def snapshot(runner: Runner, seq: Sequence) -> dict[str, Tensor]:
     assert seq.slot is not None
-    return logical_state(runner._state, seq.slot, seq.pages, runner.info.page_size, seq.computed)
+    return logical_state(
+        runner._core.state, seq.slot, seq.pages, runner.info.page_size, seq.computed
+    )
 
 
 def sequential(
@@ -57,7 +67,7 @@ def test_random_accept_patterns_leave_the_state_of_sequential_decode(
     options = RunnerOptions(mode="mtp", draft_steps=draft_steps, max_running_requests=4)
     runner = Runner.load(random_checkpoint, options)
     scripted = ScriptedDrafter(outputs, random_rights(batch))
-    runner._drafter = scripted  # type: ignore[assignment]
+    runner._core.drafter = scripted  # type: ignore[assignment]
     compared = 0
     for first in range(0, len(prompts), batch):
         seqs = [
@@ -94,7 +104,7 @@ def test_a_step_without_drafts_after_full_acceptance_reads_no_stale_state(
     options = RunnerOptions(mode="mtp", draft_steps=7, max_running_requests=1)
     runner = Runner.load(random_checkpoint, options)
     turns = itertools.cycle((7, 0))
-    runner._drafter = ScriptedDrafter(outputs, lambda: next(turns))  # type: ignore[assignment]
+    runner._core.drafter = ScriptedDrafter(outputs, lambda: next(turns))  # type: ignore[assignment]
     seq = runner.new_sequence("0", prompt[0], greedy(NEW_TOKENS))
     runner.admit(seq)
     runner.prefill_step([seq])
@@ -121,21 +131,23 @@ def test_the_drafters_rows_after_rejections_are_those_of_a_fresh_computation(
     for _ in range(12):
         runner.decode_step(seqs)
     assert sum(seq.counters.rollbacks for seq in seqs) > 3
-    assert runner._drafter is not None
+    assert runner._core.drafter is not None
     for seq in seqs:
         again = fresh.new_sequence(seq.request_id, seq.tokens(0, seq.total_tokens), greedy(4))
         fresh.admit(again)
         while again.phase is Phase.PREFILL:
             fresh.prefill_step([again])
-        rows = seq.computed - len(runner._drafter._owed[seq])
+        rows = seq.computed - len(runner._core.drafter._owed[seq])
         assert rows > 20
         for name in ("keys", "values"):
             kept, anew = (
-                getattr(r._state.drafter, name).view(-1, 64, 2, 32)[s.pages].flatten(0, 1)[:rows]
+                getattr(r._core.state.drafter[0], name)
+                .view(-1, 64, 2, 32)[s.pages]
+                .flatten(0, 1)[:rows]
                 for r, s in ((runner, seq), (fresh, again))
             )
             assert torch.equal(kept, anew), name
-        owed = runner._drafter._owed[seq]
+        owed = runner._core.drafter._owed[seq]
         assert torch.equal(owed[-1:], fresh_hidden(fresh, again, seq.computed - 1))
 
 
@@ -144,7 +156,7 @@ def fresh_hidden(runner: Runner, seq: Sequence, position: int) -> Tensor:
     other = runner.new_sequence("hidden", seq.tokens(0, position + 1), greedy(2))
     runner.admit(other)
     with torch.inference_mode():
-        hidden = runner._forward_chunk(other, position + 1)
+        hidden = target_rows(runner, other, other.tokens(0, position + 1)).hidden
     return hidden[-1:]
 
 

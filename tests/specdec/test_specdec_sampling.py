@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from driving import finish, generate, random_prompts, start
+from driving import finish, generate, random_prompts, start, target_rows
 from scipy.stats import chisquare
 from specdec.contract import RunnerOptions
 from specdec.request import Phase, SamplingParams
@@ -69,8 +69,8 @@ def exact_pairs(runner: Runner, prompt: list[int], params: SamplingParams) -> di
         seq = runner.new_sequence("walk", tokens, SamplingParams(max_new_tokens=1, temperature=0.0))
         runner.admit(seq)
         with torch.inference_mode():
-            hidden = runner._forward_chunk(seq, len(tokens))
-            logits = runner._target.logits(hidden[-1:])[0]
+            hidden = target_rows(runner, seq, tokens).hidden
+            logits = runner._core.target.logits(hidden[-1:])[0]
         runner.retract(seq)
         return distribution(logits, params)
 

@@ -10,11 +10,12 @@ import torch
 
 from specdec.config import ModelConfig
 from specdec.contract import RunnerInfo, RunnerOptions
-from specdec.errors import CheckpointError, SpecdecError
+from specdec.draft_models import load_draft_model
+from specdec.drafter import DraftModel, TargetSide
+from specdec.errors import SpecdecError
 from specdec.layers.linear import Products
 from specdec.layers.threads import Threads
 from specdec.model import Shared, Target
-from specdec.mtp import MtpHead
 from specdec.numerics import choose_products
 from specdec.parallel.ranks import Ranks
 from specdec.parallel.sharding import check_divisible, cutter, share_of
@@ -29,11 +30,11 @@ MOST_DRAFT_STEPS = BLOCK - 1  # the anchor and its drafts then span two blocks a
 
 @dataclass(frozen=True)
 class Assembled:
-    """The model's parts; ``head`` is there in mode mtp."""
+    """The model's parts; ``draft`` is there in every mode that drafts."""
 
     config: ModelConfig
     target: Target
-    head: MtpHead | None
+    draft: DraftModel | None
     products: Products
     device: torch.device
     info: RunnerInfo
@@ -53,11 +54,6 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
     if ranks is not None:
         check_divisible(config, ranks.size)
         config = share_of(config, ranks.size)
-    if options.mode == "mtp" and not config.mtp_layers:
-        raise CheckpointError(
-            f"{model_dir} has no MTP head (mtp_num_hidden_layers is 0).",
-            "Serve it with --mode target-only.",
-        )
     context = min(options.context_length or config.context_length, config.context_length)
     products = choose_products(device, list(checkpoint.tensors.values()), ranks)
     tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
@@ -68,7 +64,9 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
     positions = max(min(context, pool), LENGTH)
     shared = Shared(config, tensors, products, positions, threads, device)
     target = Target(config, tensors, products, shared)
-    head = MtpHead(config, tensors, products, shared) if options.mode == "mtp" else None
+    side = TargetSide(config, shared, products, device, options, positions)
+    draft = load_draft_model(model_dir, side, tensors)
+    facts = None if draft is None else draft.facts
     info = RunnerInfo(
         model_path=model_dir,
         architecture=config.architecture,
@@ -80,23 +78,24 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         eos_token_ids=config.eos_token_ids,
         parameters=checkpoint.report.parameters,
         weight_bytes=4 * checkpoint.report.parameters,
-        kv_bytes_per_token=kv_bytes_per_token(config, head is not None),
+        kv_bytes_per_token=kv_bytes_per_token(config, facts.pool_kv if facts else ()),
         state_bytes_per_slot=state_bytes_per_slot(config),
         conv_bytes_per_slot=conv_bytes_per_slot(config),
         tp_size=1 if ranks is None else ranks.size,
         max_total_tokens=pool // options.page_size * options.page_size,
         max_running_requests=options.max_running_requests,
         page_size=options.page_size,
-        draft_steps=options.draft_steps if head else 0,
-        adaptive=options.adaptive and head is not None,
+        draft_steps=facts.most if facts else 0,
+        adaptive=options.adaptive and facts is not None,
         prefill_chunk_tokens=options.prefill_chunk_tokens,
         invariance=check_rows(target, config, products, device),
         prefix_cache=options.prefix_cache,
+        draft=facts,
     )
     if info.invariance.prefill_rows == 0:
         whole = replace(info.invariance, prefill_rows=options.prefill_chunk_tokens)
         info = replace(info, invariance=whole)
-    return Assembled(config, target, head, products, device, info)
+    return Assembled(config, target, draft, products, device, info)
 
 
 def check_options(options: RunnerOptions) -> None:
@@ -104,7 +103,7 @@ def check_options(options: RunnerOptions) -> None:
     pool = options.max_total_tokens
     faults = [
         (
-            not 1 <= options.draft_steps <= MOST_DRAFT_STEPS,
+            options.draft_steps is not None and not 1 <= options.draft_steps <= MOST_DRAFT_STEPS,
             f"--draft-steps must be from 1 to {MOST_DRAFT_STEPS}",
         ),
         (options.prefill_chunk_tokens < 1, "--prefill-chunk-tokens must be at least 1"),

@@ -34,9 +34,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from specdec.drafter import DraftFacts
 from specdec.request import Finish, SamplingParams, Sequence, StepResult
 
-Mode = Literal["target-only", "mtp"]
+Mode = Literal["target-only", "mtp", "dflash2", "dspark"]
+DraftKv = Literal["shared", "ring"]
 
 DENSE_STEP = 256  # positions between recurrent snapshots up to DENSE_LIMIT
 DENSE_LIMIT = 4096
@@ -46,7 +48,10 @@ DENSE_LIMIT = 4096
 class RunnerOptions:
     """Launch-time settings; none of them changes a greedy answer.
 
-    ``draft_steps`` counts drafts only, without the anchor (1 to 7). ``max_total_tokens`` is the KV
+    ``draft_steps`` counts drafts only, without the anchor (1 to 7); None means 3 for MTP and the
+    checkpoint's whole block for others. ``draft_model``: folder of the draft checkpoint (modes
+    dflash2 and dspark). ``draft_kv``: whether a block drafter's rows lie beside the target's in
+    the pool or in a private ring for each slot. ``max_total_tokens`` is the KV
     pool in tokens (rounded down to whole pages); None means ``max_running_requests`` times the
     context length, at most 65,536. ``context_length`` None means the checkpoint's own.
     ``prefix_cache`` is off here, so that whoever measures the core measures computing; the server
@@ -56,7 +61,9 @@ class RunnerOptions:
 
     mode: Mode = "target-only"
     device: str = "auto"  # auto | cpu | cuda | cuda:N
-    draft_steps: int = 3
+    draft_steps: int | None = None
+    draft_model: Path | None = None
+    draft_kv: DraftKv = "shared"
     adaptive: bool = False
     prefill_chunk_tokens: int = 512
     max_total_tokens: int | None = None
@@ -115,6 +122,7 @@ class RunnerInfo:
     invariance: Invariance
     prefix_cache: bool = False
     tp_size: int = 1  # bytes above are of one rank
+    draft: DraftFacts | None = None  # in every mode that drafts
 
 
 @dataclass(frozen=True)

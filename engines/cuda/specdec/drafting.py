@@ -9,57 +9,104 @@ the head's keys and values never depend on what was proposed.
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from specdec.contract import RunnerInfo
+from specdec.drafter import Drafter, DraftFacts, Drafts, KvShape, TargetSide
 from specdec.mtp import MtpHead
 from specdec.parallel.scores import Scores
 from specdec.plan import AttentionJob, attention_jobs, pool_rows
 from specdec.request import Sequence
+from specdec.rows import Rows
 from specdec.sampling import Purpose, distribution, draw, uniform
-from specdec.state import KvState
+from specdec.speculate import next_width
+from specdec.state import KvState, ModelState
+
+DRAFT_STEPS = 3  # where the launch does not say
 
 
-@dataclass
-class Drafts:
-    """One sequence's proposals: token ids, the distribution each was drawn from (sampled requests
-    only), and how many rows of draft logits were not finite (drafting stops there)."""
+class MtpModel:
+    """The head of a checkpoint's own ``mtp.*`` tensors, under the name of their class."""
 
-    tokens: list[int] = field(default_factory=list)
-    proposals: list[Tensor] = field(default_factory=list)
-    nonfinite: int = 0
+    def __init__(self, side: TargetSide, tensors: dict[str, Tensor]) -> None:
+        config = side.config
+        self._head = MtpHead(config, tensors, side.products, side.shared)
+        own = [tensor for name, tensor in tensors.items() if name.startswith("mtp.")]
+        self._adaptive = side.options.adaptive
+        self._device = side.device
+        self.facts = DraftFacts(
+            name="Qwen3_5ForCausalLMMTP",
+            most=side.options.draft_steps or DRAFT_STEPS,
+            follows=True,
+            pool_kv=(KvShape(config.num_key_value_heads, config.head_dim),),
+            parameters=sum(tensor.numel() for tensor in own),
+            tensors=len(own),
+        )
+
+    def drafter(self, state: ModelState, info: RunnerInfo) -> MtpDrafter:
+        (kv,) = state.drafter
+        size = info.page_size
+        return MtpDrafter(self._head, self.facts, kv, size, self._adaptive, self._device)
 
 
-class MtpDrafter:
+class MtpDrafter(Drafter):
     """Drives the head over pages of ``page_size`` rows in ``kv``."""
 
-    def __init__(self, head: MtpHead, kv: KvState, page_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        head: MtpHead,
+        facts: DraftFacts,
+        kv: KvState,
+        page_size: int,
+        adaptive: bool,
+        device: torch.device,
+    ) -> None:
         self._head = head
+        self._facts = facts
         self._kv = kv
         self._page_size = page_size
+        self._adaptive = adaptive
         self._device = device
         self._owed: dict[Sequence, Tensor] = {}  # hidden rows up to the last one computed
 
-    def remember(self, seq: Sequence, hidden: Tensor) -> None:
-        """Take the hidden rows [rows, hidden] of the positions just committed."""
+    @property
+    def facts(self) -> DraftFacts:
+        return self._facts
+
+    def first_width(self) -> int:
+        return 1 if self._adaptive else self._facts.most
+
+    def learn(self, seq: Sequence, proposed: int, correct: int) -> None:
+        if self._adaptive:
+            seq.draft_width = next_width(seq.draft_width, proposed, correct, self._facts.most)
+
+    def begin(self, seq: Sequence, kept: Tensor | None, stop: int, rewrite: bool) -> None:
+        if rewrite:
+            assert kept is not None
+            assert stop == seq.computed
+            self._owed[seq] = kept
+
+    def remember(self, seq: Sequence, rows: Rows) -> None:
         owed = self._owed.get(seq)
-        self._owed[seq] = hidden if owed is None else torch.cat((owed, hidden))
+        self._owed[seq] = rows.hidden if owed is None else torch.cat((owed, rows.hidden))
 
     def forget(self, seq: Sequence) -> None:
         self._owed.pop(seq, None)
 
-    def settle(self, seq: Sequence) -> Tensor | None:
-        """Write all owed rows, the newest among them; returns the newest's hidden row [1, hidden].
+    def keep(self, seq: Sequence, stop: int) -> Tensor | None:
+        """The hidden row of ``stop - 1``, where it is still at hand."""
+        owed = self._owed.get(seq)
+        at = stop - 1 - (seq.computed - len(owed)) if owed is not None else -1
+        return None if owed is None or at < 0 else owed[at : at + 1]
 
-        The token after the newest row must be known.
-        """
-        owed = self._owed.pop(seq, None)
-        if owed is None:
-            return None
-        self._prime([(seq, owed, seq.computed - len(owed))])
-        return owed[-1:]
+    def settle(self, seq: Sequence) -> None:
+        """The token after the newest row is known now. The newest hidden row stays for ``keep``."""
+        owed = self._owed.get(seq)
+        if owed is not None:
+            self._prime([(seq, owed, seq.computed - len(owed))])
+            self._owed[seq] = owed[-1:]
 
     def prime(self, seq: Sequence) -> None:
         """Write all owed rows but the newest, which the next draft step needs whole."""
@@ -69,8 +116,7 @@ class MtpDrafter:
             self._prime([(seq, self._owed[seq][:rows], first)])
             self._owed[seq] = self._owed[seq][rows:]
 
-    def draft(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
-        """Propose ``widths[i]`` >= 1 tokens for each sequence."""
+    def propose(self, seqs: Seq[Sequence], widths: Seq[int]) -> list[Drafts]:
         drafts = [Drafts() for _ in seqs]
         owed = [(seq, self._owed.pop(seq)) for seq in seqs]
         x, queries, gates = self._prime(

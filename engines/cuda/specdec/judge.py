@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from specdec.drafting import Drafts
+from specdec.drafter import Drafts
 from specdec.parallel.scores import Scores
 from specdec.request import Finish, Sequence, TokenLogprob
 from specdec.sampling import Purpose, distribution, token_logprob, uniform

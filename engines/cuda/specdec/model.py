@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,6 +18,7 @@ from specdec.layers.rope import RopeTable
 from specdec.layers.threads import Threads
 from specdec.parallel.scores import Scores
 from specdec.plan import Pass
+from specdec.rows import Rows
 from specdec.state import DeltaState, KvState, ModelState
 
 
@@ -101,11 +104,19 @@ class Target:
 
     def hidden(self, plan: Pass, state: ModelState) -> Tensor:
         """Run a pass: final-normalised hidden rows [rows, hidden]; ``state`` moves on."""
+        return self.rows(plan, state).hidden
+
+    def rows(self, plan: Pass, state: ModelState, taps: Seq[int] = ()) -> Rows:
+        """Run a pass; beside the hidden rows those behind the layers ``taps``, which are only
+        looked at: the same arithmetic runs with and without them."""
         shared = self._shared
         shared.threads.use_for(plan.rows)
         x = shared.embed(plan.token_ids)
         cos, sin = shared.rope.rows(plan.positions)
-        for (shell, mixer), memory in zip(self._layers, state.layers, strict=True):
+        tapped: dict[int, Tensor] = {}
+        for index, ((shell, mixer), memory) in enumerate(
+            zip(self._layers, state.layers, strict=True)
+        ):
             entered = shell.enter(x)
             if isinstance(mixer, DeltaNet):
                 assert isinstance(memory, DeltaState)
@@ -116,7 +127,10 @@ class Target:
                 memory.write(plan.kv_rows, keys, values)
                 mixed = mixer.attend(queries, gates, plan.attention, memory, shared.mask)
             x = shell.leave(x, mixed)
-        return rms_norm(x, self._norm, self._eps)
+            if index in taps:
+                tapped[index] = x
+        kept = torch.cat([tapped[index] for index in taps], 1) if taps else None
+        return Rows(rms_norm(x, self._norm, self._eps), kept)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, hidden] (final-normalised) to [rows, vocabulary], whole on every rank."""

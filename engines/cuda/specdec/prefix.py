@@ -12,27 +12,14 @@ write there. The pages it fills become the cache's own as soon as their rows are
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-
 from specdec.contract import CacheSize
+from specdec.hanging import Hanging, Lease
 from specdec.pages import Pages
 from specdec.radix import Node, RadixTree
 from specdec.request import Sequence
 from specdec.resume import Resume, Rules, choose
-from specdec.snapshots import Snapshot, SnapshotStore, restore
-from specdec.state import KvState, ModelState
-
-
-@dataclass
-class Lease:
-    """What a running sequence has of the cache: the pages it reads, in order, and snapshots whose
-    page is not there yet. ``spoiled``: its state is not finite and must not enter the cache."""
-
-    key: Hashable
-    path: list[Node]
-    pending: list[Snapshot] = field(default_factory=list)
-    spoiled: bool = False
+from specdec.snapshots import Snapshot, restore
+from specdec.state import ModelState
 
 
 class PrefixCache:
@@ -44,9 +31,8 @@ class PrefixCache:
         self.rules = rules
         self._pages = pages
         self._state = state
-        self._tree = RadixTree(rules.page_size, rules.drafter)
-        self._homes: dict[Snapshot, Node | Lease] = {}
-        self._store = SnapshotStore(most, most_bytes, self._unhang)
+        self._tree = RadixTree(rules.page_size, rules.follows)
+        self._snapshots = Hanging(rules.page_size, most, most_bytes)
         self._leases: dict[Sequence, Lease] = {}
         self._evicted_tokens = 0
         pages.watch_idle(lambda: self._tree.idle)
@@ -56,8 +42,8 @@ class PrefixCache:
         return CacheSize(
             len(self._pages.cached_pages()),
             self._tree.idle,
-            len(self._store),
-            self._store.total_bytes,
+            self._snapshots.count,
+            self._snapshots.total_bytes,
             self._evicted_tokens,
         )
 
@@ -83,7 +69,7 @@ class PrefixCache:
         if resume.source is not None:
             self._split(seq, resume.source, expected_tokens)
         if resume.snapshot is not None:
-            self._store.touch(resume.snapshot)
+            self._snapshots.touch(resume.snapshot)
             restore(self._state, seq.slot, resume.snapshot)
 
     def _split(self, seq: Sequence, source: Node, expected_tokens: int) -> None:
@@ -106,10 +92,7 @@ class PrefixCache:
 
     def note(self, seq: Sequence, snapshot: Snapshot) -> None:
         """Keep a snapshot; it is found when its page is the cache's."""
-        if self._store.add(snapshot):
-            lease = self._leases[seq]
-            lease.pending.append(snapshot)
-            self._homes[snapshot] = lease
+        self._snapshots.note(self._leases[seq], snapshot)
 
     def extend(self, seq: Sequence, rows: int) -> None:
         """Let others find the whole pages among the first ``rows`` rows, which are final.
@@ -123,7 +106,7 @@ class PrefixCache:
             if self._tree.whole(parent, tokens, stop - size) is not None:
                 break
             self._cede(seq, lease, parent, tokens, stop - size, stop)
-        self._hang(lease)
+        self._snapshots.settle(lease)
 
     def close(self, seq: Sequence, rows: int, live: Snapshot | None) -> None:
         """The sequence ends: the first ``rows`` rows stay, and the state behind them."""
@@ -140,12 +123,15 @@ class PrefixCache:
             else:
                 self._read_too(lease, child)
         self._tail(seq, lease, tokens, rows)
-        if live is not None and self._store.add(live):
-            lease.pending.append(live)
-            self._homes[live] = lease
-        self._hang(lease)
-        self._drop(lease.pending)
+        if live is not None:
+            self._snapshots.note(lease, live)
+        self._snapshots.settle(lease)
+        self._snapshots.drop(lease.pending)
         self._tree.let_go(lease.path)
+
+    def is_spoiled(self, seq: Sequence) -> bool:
+        """Whether what it computed may not be reused."""
+        return self._leases[seq].spoiled
 
     def spoil(self, seq: Sequence) -> None:
         """Whatever the sequence computed from here on is not to be reused."""
@@ -155,7 +141,7 @@ class PrefixCache:
         """The sequence ends and leaves nothing behind that is not there already."""
         lease = self._leases.pop(seq, None)
         if lease is not None:
-            self._drop(lease.pending)
+            self._snapshots.drop(lease.pending)
             self._tree.let_go(lease.path)
 
     def _cede(
@@ -166,8 +152,7 @@ class PrefixCache:
         self._pages.cede(seq, page)
         for spare in self._tree.absorb(node):
             self._free(spare)
-        for snapshot in node.snapshots:
-            self._homes[snapshot] = node
+        self._snapshots.moved(node)
         lease.path.append(node)
 
     def _tail(self, seq: Sequence, lease: Lease, tokens: tuple[int, ...], rows: int) -> None:
@@ -189,31 +174,6 @@ class PrefixCache:
     def _end(self, lease: Lease) -> Node:
         return lease.path[-1] if lease.path else self._tree.root(lease.key)
 
-    # -- snapshots ----------------------------------------------------------------------------
-
-    def _hang(self, lease: Lease) -> None:
-        """Hang pending snapshots onto the pages that have the row before them."""
-        waiting: list[Snapshot] = []
-        for snapshot in lease.pending:
-            index = (snapshot.stop - 1) // self.rules.page_size
-            if index >= len(lease.path):
-                waiting.append(snapshot)
-            elif any(_serves_as(old, snapshot) for old in lease.path[index].snapshots):
-                self._drop([snapshot])
-            else:
-                lease.path[index].snapshots.append(snapshot)
-                self._homes[snapshot] = lease.path[index]
-        lease.pending = waiting
-
-    def _drop(self, snapshots: list[Snapshot]) -> None:
-        for snapshot in snapshots:
-            self._store.drop(snapshot)
-            del self._homes[snapshot]
-
-    def _unhang(self, snapshot: Snapshot) -> None:
-        home = self._homes.pop(snapshot)
-        (home.pending if isinstance(home, Lease) else home.snapshots).remove(snapshot)
-
     # -- eviction -----------------------------------------------------------------------------
 
     def evict(self, pages: int) -> None:
@@ -223,9 +183,7 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget all that no running sequence reads, and every snapshot."""
-        for snapshot in list(self._homes):
-            self._unhang(snapshot)
-            self._store.drop(snapshot)
+        self._snapshots.clear()
         while self._tree.idle:
             self._forget_oldest()
 
@@ -234,7 +192,7 @@ class PrefixCache:
         node = self._tree.evict()
         if node is None:
             return 0
-        self._drop(node.snapshots)
+        self._snapshots.drop(node.snapshots)
         self._free(node.page)
         return len(node.tokens)
 
@@ -244,11 +202,8 @@ class PrefixCache:
         self._pages.free_cached(page)
 
     def _copy_rows(self, source: int, target: int, rows: int) -> None:
-        first, to = source * self.rules.page_size, target * self.rules.page_size
-        for layer in (*self._state.layers, self._state.drafter):
-            if isinstance(layer, KvState):
-                for rows_of in (layer.keys, layer.values):
-                    rows_of[to : to + rows] = rows_of[first : first + rows]
+        size = self.rules.page_size
+        self._state.copy_rows(source * size, target * size, rows)
 
     # -- checking -----------------------------------------------------------------------------
 
@@ -268,13 +223,4 @@ class PrefixCache:
             for node in lease.path:
                 held[node] = held.get(node, 0) + 1
         assert all(node.holders == held.get(node, 0) for node in nodes), "holders do not add up"
-        hanging = [snapshot for node in nodes for snapshot in node.snapshots]
-        hanging += [snapshot for lease in self._leases.values() for snapshot in lease.pending]
-        self._store.check_integrity(hanging)
-        assert set(hanging) == set(self._homes), "a snapshot has another home than it hangs on"
-
-
-def _serves_as(old: Snapshot, new: Snapshot) -> bool:
-    """Whether ``new`` adds nothing to a snapshot of the same page."""
-    same = (old.start, old.stop) == (new.start, new.stop)
-    return same and old.live >= new.live and (new.boundary is None or old.boundary is not None)
+        self._snapshots.check_integrity(nodes, list(self._leases.values()))

@@ -1,7 +1,7 @@
 """A radix tree over token ids whose digits are KV pages.
 
 A node is one page of the KV pool and the tokens whose rows it holds. Inner nodes are whole pages; a
-leaf may be a *tail*, a page that its request did not fill. With a drafter the last row of a page
+leaf may be a *tail*, a page that its request did not fill. With an MTP head the last row of a page
 depends on the token after the page (``mtp.py``), so there two whole pages are the same only if the
 token after them is, too.
 

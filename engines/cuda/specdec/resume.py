@@ -1,8 +1,8 @@
 """Where a request may go on: the farthest position that cached rows and a snapshot both reach.
 
-A position q needs the KV rows of all positions before it, and a snapshot that serves q. With a
-drafter its row q - 1 must be right too, and that row was written from the token at q: where the
-request has another token there, the row is written again, which needs the snapshot's boundary.
+A position q needs the KV rows of all positions before it, and a snapshot that serves q. A drafter
+that follows has a row q - 1 that was written from the token at q: where the request has another
+token there, the row is written again, which needs what the snapshot kept for the drafter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from specdec.snapshots import Snapshot
 
 @dataclass(frozen=True)
 class Rules:
-    """``page_size`` in tokens. ``drafter``: its rows are cached beside the target's. ``exact``:
-    prefill and decode rows are bitwise alike; if not, only the beginning of a snapshot's block is
-    what a cold prefill would have at that position."""
+    """``page_size`` in tokens. ``follows``: a drafter's rows are cached beside the target's, and
+    each depends on the token after it. ``exact``: prefill and decode rows are bitwise alike; if
+    not, only the beginning of a snapshot's block is what a cold prefill would have there."""
 
     page_size: int
-    drafter: bool
+    follows: bool
     exact: bool
 
 
@@ -65,7 +65,7 @@ def choose(found: Found, limit: int, rules: Rules) -> Resume:
         source = found.nodes[len(shared)] if len(shared) < whole else partial
     return Resume(
         position, found.matched, snapshot, shared, source, rows,
-        rewrite=rules.drafter and position >= agree,
+        rewrite=rules.follows and position >= agree,
     )  # fmt: skip
 
 
@@ -93,10 +93,10 @@ def _reach(snapshot: Snapshot, upper: int, agree: int, rules: Rules) -> int:
     are those of the cached path."""
     if not rules.exact:
         position = snapshot.start
-        served = position <= upper and (not rules.drafter or position < agree)
+        served = position <= upper and (not rules.follows or position < agree)
         return position if served else 0
     position = min(snapshot.stop, upper)
-    rewritable = position == snapshot.stop and snapshot.boundary is not None
-    if rules.drafter and position >= agree and not rewritable:
+    rewritable = position == snapshot.stop and snapshot.kept is not None
+    if rules.follows and position >= agree and not rewritable:
         position -= 1
     return position if position >= snapshot.start else 0

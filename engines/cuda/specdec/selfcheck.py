@@ -85,7 +85,7 @@ class _Rehearsal:
         blocks = -(-LENGTH // KV_BLOCK)
         sequences = 1 + NEIGHBOURS
         self._pages = [list(range(i * blocks, (i + 1) * blocks)) for i in range(sequences)]
-        self._state = ModelState(config, sequences, sequences * blocks * KV_BLOCK, False, device)
+        self._state = ModelState(config, sequences, sequences * blocks * KV_BLOCK, (), device)
         generator = torch.Generator().manual_seed(1)
         shape = (sequences, LENGTH)
         self._ids = torch.randint(config.vocab_size, shape, generator=generator).tolist()

@@ -22,22 +22,23 @@ class Snapshot:
     """State from which a sequence may go on at any position of ``start`` to ``stop``.
 
     ``layers``: (matrix [value heads, key dim, value dim], rows [taps + BLOCK, width]) of each
-    recurrent layer. ``boundary``: what the drafter needs of position ``stop - 1`` (for an MTP head
-    the target's hidden row [1, hidden]); None without a drafter, or where it was not at hand.
-    ``live``: the end of a request rather than a point on its way.
+    recurrent layer. ``kept``: what the drafter needs of the positions before ``stop``
+    (``Drafter.keep``: for an MTP head the target's hidden row of the last one); None without a
+    drafter that needs anything, or where it was not at hand. ``live``: the end of a request rather
+    than a point on its way.
     """
 
     start: int
     stop: int
     layers: tuple[tuple[Tensor, Tensor], ...]
-    boundary: Tensor | None
+    kept: Tensor | None
     live: bool
 
     @property
     def size_bytes(self) -> int:
         tensors = [tensor for layer in self.layers for tensor in layer]
-        if self.boundary is not None:
-            tensors.append(self.boundary)
+        if self.kept is not None:
+            tensors.append(self.kept)
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -50,9 +51,7 @@ def next_boundary(position: int, interval: int) -> int | None:
     return (position // interval + 1) * interval if interval else None
 
 
-def capture(
-    state: ModelState, slot: int, stop: int, boundary: Tensor | None, live: bool
-) -> Snapshot:
+def capture(state: ModelState, slot: int, stop: int, kept: Tensor | None, live: bool) -> Snapshot:
     """Copy a slot's state at ``stop``, which lies in the slot's present block or at most at the
     end of the one before it."""
     block = stop // BLOCK
@@ -61,8 +60,7 @@ def capture(
         for layer in state.layers
         if isinstance(layer, DeltaState)
     )
-    kept = None if boundary is None else boundary.clone()
-    return Snapshot(block * BLOCK, stop, layers, kept, live)
+    return Snapshot(block * BLOCK, stop, layers, None if kept is None else kept.clone(), live)
 
 
 def restore(state: ModelState, slot: int, snapshot: Snapshot) -> None:

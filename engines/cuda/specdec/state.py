@@ -8,12 +8,14 @@ starts in. So forgetting rejected rows is forgetting to count them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from specdec.config import FULL, LINEAR, ModelConfig
+from specdec.drafter import KvShape
 from specdec.layers.pointwise import padded_lanes
 from specdec.plan import BLOCK, pool_rows
 
@@ -49,9 +51,10 @@ class KvState:
 
 
 class ModelState:
-    """KV rows of the pool and the recurrent state of every slot; the MTP layer's KV rows are last.
+    """KV rows of the pool and the recurrent state of every slot.
 
-    ``layers[i]`` is the state of target layer i; ``drafter`` that of the MTP layer, if any.
+    ``layers[i]`` is the state of target layer i; ``drafter[i]`` that of the draft layer i that has
+    a row for each row of the pool (``drafter.DraftFacts.pool_kv``).
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class ModelState:
         config: ModelConfig,
         slots: int,
         pool_rows: int,
-        with_drafter: bool,
+        draft_kv: Seq[KvShape],
         device: torch.device,
     ) -> None:
         self.config = config
@@ -67,7 +70,7 @@ class ModelState:
             _delta(config, slots, device) if kind == LINEAR else _kv(config, pool_rows, device)
             for kind in config.layer_types
         ]
-        self.drafter = _kv(config, pool_rows, device) if with_drafter else None
+        self.drafter = [_kv_rows(pool_rows, shape.heads, shape.dim, device) for shape in draft_kv]
 
     def clear_slot(self, slot: int) -> None:
         for layer in self.layers:
@@ -76,16 +79,24 @@ class ModelState:
 
     def clear_rows(self, first: int, stop: int) -> None:
         """Zero rows of the pool: a masked row still meets a zero weight, which a NaN survives."""
-        for layer in (*self.layers, self.drafter):
-            if isinstance(layer, KvState):
-                layer.keys[first:stop].zero_()
-                layer.values[first:stop].zero_()
+        for layer in self._pool_layers():
+            layer.keys[first:stop].zero_()
+            layer.values[first:stop].zero_()
+
+    def copy_rows(self, source: int, target: int, rows: int) -> None:
+        """Copy ``rows`` rows of the pool from row ``source`` on to row ``target`` and after."""
+        for layer in self._pool_layers():
+            for part in (layer.keys, layer.values):
+                part[target : target + rows] = part[source : source + rows]
+
+    def _pool_layers(self) -> list[KvState]:
+        return [layer for layer in (*self.layers, *self.drafter) if isinstance(layer, KvState)]
 
 
-def kv_bytes_per_token(config: ModelConfig, with_drafter: bool) -> int:
-    """FP32 keys and values of all full-attention layers, the drafter's among them."""
-    layers = config.layer_types.count(FULL) + int(with_drafter)
-    return layers * config.num_key_value_heads * config.head_dim * 2 * 4
+def kv_bytes_per_token(config: ModelConfig, draft_kv: Seq[KvShape] = ()) -> int:
+    """FP32 keys and values of all full-attention layers, the drafter's in the pool among them."""
+    own = config.layer_types.count(FULL) * config.num_key_value_heads * config.head_dim
+    return 2 * 4 * (own + sum(shape.heads * shape.dim for shape in draft_kv))
 
 
 def state_bytes_per_slot(config: ModelConfig) -> int:
@@ -114,7 +125,11 @@ def _delta(config: ModelConfig, slots: int, device: torch.device) -> DeltaState:
 
 
 def _kv(config: ModelConfig, pool_rows: int, device: torch.device) -> KvState:
-    shape = (pool_rows, config.num_key_value_heads, config.head_dim)
+    return _kv_rows(pool_rows, config.num_key_value_heads, config.head_dim, device)
+
+
+def _kv_rows(pool_rows: int, heads: int, dim: int, device: torch.device) -> KvState:
+    shape = (pool_rows, heads, dim)
     return KvState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
 

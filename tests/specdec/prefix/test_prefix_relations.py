@@ -163,12 +163,11 @@ def whole_state(runner: Runner, seq: Sequence) -> dict[str, torch.Tensor]:
     """The target's state behind a sequence, and the drafter's rows but those it still owes."""
     assert seq.slot is not None
     size = runner.info.page_size
-    found = logical_state(runner._state, seq.slot, seq.pages, size, seq.computed)
-    if runner._drafter is not None:
-        assert runner._state.drafter is not None
-        stop = seq.computed - len(runner._drafter._owed[seq])
+    found = logical_state(runner._core.state, seq.slot, seq.pages, size, seq.computed)
+    if runner._core.drafter is not None:
+        stop = seq.computed - len(runner._core.drafter._owed[seq])
         rows = torch.tensor(pool_rows(seq.pages, 0, stop, size))
-        found["drafter.keys"] = runner._state.drafter.keys[rows]
-        found["drafter.values"] = runner._state.drafter.values[rows]
-        found["drafter.owed"] = runner._drafter._owed[seq]
+        found["drafter.keys"] = runner._core.state.drafter[0].keys[rows]
+        found["drafter.values"] = runner._core.state.drafter[0].values[rows]
+        found["drafter.owed"] = runner._core.drafter._owed[seq]
     return found

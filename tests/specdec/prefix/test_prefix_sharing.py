@@ -204,7 +204,7 @@ def test_a_request_whose_logits_are_not_finite_leaves_nothing(shard: str, tmp_pa
         assert seq.finish.kind == "abort"
     if shard.startswith("model"):
         assert_empty(runner)
-    for layer_state in (*runner._state.layers, runner._state.drafter):
+    for layer_state in (*runner._core.state.layers, *runner._core.state.drafter):
         for tensor in vars(layer_state).values():
             assert bool(torch.isfinite(tensor).all()) or shard.startswith("model")
 
