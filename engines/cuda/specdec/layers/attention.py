@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec import kernels
 from specdec.config import ModelConfig
 from specdec.layers.linear import Products, Projection
 from specdec.layers.norm import rms_norm
@@ -70,6 +71,8 @@ class Attention:
         self._window = ROW_MULTIPLE // math.gcd(ROW_MULTIPLE, self._group)
         if weights["q_proj"].device.type != "cpu":
             self._window = KV_BLOCK
+        device = weights["q_proj"].device
+        self._kernel = kernels.usable(device, (self._dim,), self._group)
         paired = weights["q_proj"].view(self._heads, 2, self._dim, config.hidden_size)
         query, gate = (paired[:, i].reshape(-1, config.hidden_size) for i in (0, 1))
         fused = torch.cat((query, weights["k_proj"], weights["v_proj"], gate))
@@ -100,6 +103,10 @@ class Attention:
         mask: CausalMask,
     ) -> Tensor:
         """The gated attention output [rows, hidden] of queries [rows, heads, dim]."""
+        if self._kernel:
+            from specdec.kernels.attend import attend  # Triton is not everywhere
+
+            return self._out(sigmoid(gates) * attend(queries, kv.keys, kv.values, jobs))
         pieces = [self._one(queries, job, kv, mask) for job in jobs]
         mixed = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         return self._out(sigmoid(gates) * mixed)

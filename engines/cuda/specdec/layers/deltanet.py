@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec import kernels
 from specdec.config import ModelConfig
 from specdec.layers.linear import Products, Projection
 from specdec.layers.norm import rms_norm
@@ -93,6 +94,7 @@ class DeltaNet:
         self._out_eps = config.rms_norm_eps * config.linear_key_dim
         self._out_gamma = weights["norm"]
         self._out = Joined(weights["out_proj"], products)
+        self._kernel = kernels.usable(device, (config.linear_key_dim, config.linear_value_dim))
         self._identity = torch.eye(BLOCK, device=device)
         # -inf where a row may not look: queries see rows j ≤ i, keys rows j < i.
         full = torch.full((BLOCK, BLOCK), -math.inf, device=device)
@@ -111,8 +113,17 @@ class DeltaNet:
     def _mixed(self, windows: Tensor, plan: BlockPlan, matrix: Tensor) -> Tensor:
         """o of every job's eight rows, [J, H, 8, value dim]; stores the states at block edges.
 
-        On CUDA a batched product picks its kernel by the batch's size, so each job goes alone.
+        On CUDA a kernel walks the blocks. Without one each job goes alone, as a batched product
+        picks its way by the batch's size there.
         """
+        if self._kernel:
+            from specdec.kernels.delta import walk_blocks  # Triton is not everywhere
+
+            assert plan.runs is not None
+            heads, eps = self._c.linear_key_heads, L2_EPS / self._c.linear_key_dim
+            gates = windows[:, self._c.conv_kernel - 1 :, self._c.conv_width :]
+            rows, logs = self._convolved(windows), self._logs(gates)
+            return walk_blocks(rows, logs, matrix, plan.runs, heads, eps)
         if windows.device.type != "cpu":
             alone = [
                 self._outputs(self._terms(windows[j : j + 1]), (job,), ((0, 1),), matrix)
@@ -127,7 +138,7 @@ class DeltaNet:
         """``windows``: [J, taps + 8, width], raw rows of each block after those before it."""
         c, jobs = self._c, windows.shape[0]
         heads, repeat = c.linear_value_heads, c.linear_value_heads // c.linear_key_heads
-        mixed = silu(self._convolve(windows[..., : c.conv_width]))
+        mixed = self._convolved(windows)
         qk = mixed[..., : 2 * c.key_width].view(
             jobs, BLOCK, 2, c.linear_key_heads, 1, c.linear_key_dim
         )
@@ -144,21 +155,26 @@ class DeltaNet:
         solve = unit_lower_inverse(inner[:, 1], self._identity)
         return BlockTerms(qk, weighted.flatten(0, 1), factors, inner[:, 0], solve)
 
-    def _convolve(self, rows: Tensor) -> Tensor:
-        """Causal depthwise convolution, taps added oldest first by exact products and sums."""
-        kernel = self._taps.shape[0]
+    def _convolved(self, windows: Tensor) -> Tensor:
+        """[J, 8, q | k | v]: causal depthwise convolution, taps added oldest first by exact
+        products and sums, then SiLU."""
+        rows, kernel = windows[..., : self._c.conv_width], self._taps.shape[0]
         out = rows[:, :BLOCK] * self._taps[0]
         for tap in range(1, kernel):
             out += rows[:, tap : tap + BLOCK] * self._taps[tap]
-        return out
+        return silu(out)
+
+    def _logs(self, raw: Tensor) -> Tensor:
+        """[J, 8, 2·lanes] raw gates: log β of each head, padding, then g and padding. FP32."""
+        return softplus(raw + self._gate_bias).mul_(self._gate_scale)
 
     def _gates(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[J, 8, 2·lanes] raw gates to the exponents (G, G + log β) [J, H, 2, 8] of the pairwise
         weights' rows, the factors of ``BlockTerms``, and G [J, H, 8]. All FP32."""
         heads, lanes = self._c.linear_value_heads, self._lanes
-        logs = softplus(raw + self._gate_bias).mul_(self._gate_scale).transpose(1, 2)
+        logs = self._logs(raw).transpose(1, 2)
         log_beta, g = logs[:, :heads], logs[:, lanes : lanes + heads]
-        parts = torch.empty(raw.shape[0], heads, 4, BLOCK, device=raw.device)
+        parts = torch.empty(logs.shape[0], heads, 4, BLOCK, device=logs.device)
         parts[:, :, 0] = log_beta
         torch.cumsum(g, 2, out=parts[:, :, 1])
         torch.add(parts[:, :, 1], log_beta, out=parts[:, :, 2])
