@@ -282,6 +282,7 @@ class Maker:
             speculation=spec,
             cache=CacheEvidence(cell.cache, self.method),
             client_delay_ms=0.1,
+            extras={"meta_info": {"num_retractions": 0}},
         )
 
 

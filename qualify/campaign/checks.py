@@ -16,12 +16,6 @@ from qualify.campaign.strict import Strict
 NOT_BUILT = (
     "image",
     "integrity",
-    "capacity",
-    "graphs",
-    "kernels",
-    "retractions",
-    "lifecycle",
-    "reuse",
     "telemetry",
 )
 
@@ -54,6 +48,55 @@ class CliffSpec(Strict):
 
     growth_pct: float | None = Field(default=None, gt=0)
     """By how many percent its cycle may grow faster than the target's own; 50 if left out."""
+
+
+class CapacitySpec(Strict):
+    """What the engine holds, after a prefill that fills it."""
+
+    limit: bool = True
+    """Send one request at the limit of input and output, and one token more."""
+    concurrency: bool = True
+    """Send more short requests at once than should run together."""
+
+
+class GraphsSpec(Strict):
+    """Which graphs must have been captured."""
+
+    target: bool | None = None
+    """The target's; left out, where the launch arguments ask for captured batch sizes."""
+    draft: bool | None = None
+    """The drafter's: true demands it, false that it runs eagerly."""
+    sizes: list[int] | None = Field(default=None, min_length=1)
+    """Batch sizes that are captured, where the launch arguments do not say."""
+
+
+class KernelsSpec(Strict):
+    """Which lines of the log count against a side."""
+
+    forbid: list[str] | None = Field(default=None, min_length=1)
+    """Only lines that hold one of these words; left out, every declined or fallen-back one."""
+    allow: list[str] | None = Field(default=None, min_length=1)
+    """Lines that hold one of these words are let through."""
+
+
+class LifecycleSpec(Strict):
+    """Incidents, at which shape and what may change after them."""
+
+    tokens: int | None = Field(default=None, gt=0)
+    """Prompt tokens; left out, the campaign's largest shape, and 8,192 or more where they fit."""
+    idle_s: float | None = Field(default=None, gt=0)
+    """How long nothing is sent in the idle gap; 5 if left out."""
+    median_ratio: float | None = Field(default=None, gt=1)
+    """Median TPOT after a flush over that before it, at most; 1.25 if left out."""
+    tail_ratio: float | None = Field(default=None, gt=1)
+    """The same for the 99th percentile; 3 if left out."""
+
+
+class ReuseSpec(Strict):
+    """Prompts that share more or less of one text."""
+
+    tokens: int | None = Field(default=None, gt=0)
+    """Tokens of the shared text; left out, the campaign's largest shape from 2,048 to 8,192."""
 
 
 class ChecksSpec(Strict):
@@ -91,23 +134,25 @@ class ChecksSpec(Strict):
     """No figure that cannot be: zero latency, TTFT flat over context."""
     evals: bool | None = None
     """No quality was lost in the evaluations that `evals:` asks for."""
+    retrieval: bool | None = None
+    """Needles: exact size, cold, no retraction, natural end, and a fresh request afterwards."""
     identity: bool | None = None
     """The server is the one that was planned: digest, model, drafter class, arguments."""
     image: bool | None = None
     """The image holds what it should, seen without a device."""
     integrity: bool | None = None
     """The checkpoint's tensors are all there, of the right shape and not zero."""
-    capacity: bool | None = None
+    capacity: bool | CapacitySpec | None = None
     """The pool is as large as asked, after a real prefill at full shape."""
-    graphs: bool | None = None
+    graphs: bool | GraphsSpec | None = None
     """Target and draft were captured, and captured sizes were exercised."""
-    kernels: bool | None = None
+    kernels: bool | KernelsSpec | None = None
     """No log line says that a kernel was declined or fell back."""
     retractions: bool | None = None
     """No request was retracted."""
-    lifecycle: bool | None = None
+    lifecycle: bool | LifecycleSpec | None = None
     """Generate, flush, generate, cancel, refuse, stop: nothing degrades."""
-    reuse: bool | None = None
+    reuse: bool | ReuseSpec | None = None
     """Reused prefixes give the same bytes as cold ones."""
     cliff: bool | CliffSpec | None = None
     """No mode's cycle time breaks away from the target's between two shapes."""

@@ -15,6 +15,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "cold": (),
     "prefill": (),
     "length": (),
+    "retractions": (),
+    "capacity": ("limit", "concurrency"),
+    "graphs": ("target", "draft", "sizes"),
+    "kernels": ("forbid", "allow"),
     "stream": (),
     "parity": ("pairs", "waive_below_margin"),
     "acceptance": ("floor",),
@@ -25,6 +29,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "client": ("late_share",),
     "implausible": (),
     "evals": (),
+    "retrieval": (),
+    "lifecycle": ("tokens", "idle_s", "median_ratio", "tail_ratio"),
+    "reuse": ("tokens",),
     "cliff": ("growth_pct",),
 }
 

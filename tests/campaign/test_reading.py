@@ -96,7 +96,10 @@ def test_more_requests_at_once_than_the_engine_runs_together_is_a_warning(tmp_pa
     assert not load(tmp_path, GOOD + "    concurrency: 2\n").warnings
 
 
-def test_a_check_that_this_version_cannot_judge_is_warned_of(tmp_path: Path) -> None:
+def test_a_check_that_this_version_cannot_judge_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qualify.campaign.load.NOT_BUILT", ("capacity",))
     loaded = load(tmp_path, GOOD + "checks: {capacity: true, cold: true}\n")
     assert loaded.warnings == (
         "check `capacity` is not part of this version: its verdict will be not-run",

@@ -21,6 +21,11 @@ def _fault(text: str) -> tuple[int, str]:
     return int(ordinal), name
 
 
+def _pair(text: str) -> tuple[int, int]:
+    ordinal, _, times = text.partition("=")
+    return int(ordinal), int(times)
+
+
 def _canned(file: Path | None) -> list[tuple[str, str]]:
     if file is None:
         return []
@@ -50,6 +55,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-cached", action="store_true", help="report no cached tokens")
     parser.add_argument("--incremental", action="store_true")
     parser.add_argument("--canned", type=Path, help="JSONL of {key, answer}: see ScriptedEngine")
+    parser.add_argument("--pool", type=int, help="tokens that it says it holds")
+    parser.add_argument("--truncate", action="store_true", help="cut short what does not fit")
+    parser.add_argument("--retract", type=_pair, action="append", default=[], help="4=1")
+    parser.add_argument("--say", type=Path, help="a file of lines for its log, at the start")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
@@ -93,7 +102,12 @@ async def _serve(options: argparse.Namespace) -> int:
         report_cached=not options.no_cached,
         incremental=options.incremental,
         canned=_canned(options.canned),
+        pool=options.pool,
+        truncate=options.truncate,
+        retracted=dict(options.retract),
     )
+    if options.say is not None:
+        print(options.say.read_text("utf-8"), flush=True)
     async with engine:
         print(f"scripted {options.dialect} engine at {engine.url}", flush=True)
         code = await stopped

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.scripted_engine import dialect_llamacpp, dialect_openai, dialect_sglang
@@ -43,6 +44,8 @@ class ScriptedEngine(ScriptedServer):
     come in the middle come after fault_after tokens. first_request_extra_ms: compilation, at
     the first request of each prompt length. diverge_at: output differs from there on. canned:
     (key, answer): a prompt whose text holds the key gets that answer, and then the end of text.
+    pool: tokens that it says it holds. truncate: what does not fit is cut short, not refused.
+    retracted: (generation, times) that it says of itself.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class ScriptedEngine(ScriptedServer):
         report_cached: bool = True,
         incremental: bool = False,
         canned: Sequence[tuple[str, str]] = (),
+        pool: int | None = None,
+        truncate: bool = False,
+        retracted: Mapping[int, int] | None = None,
     ) -> None:
         super().__init__(self._answer, port=port)
         self.dialect = dialect
@@ -78,6 +84,8 @@ class ScriptedEngine(ScriptedServer):
         self.eos_after, self.context = eos_after, context
         self.report_cached, self.incremental = report_cached, incremental
         self.canned = tuple(canned)
+        self.pool, self.truncate = pool or context, truncate
+        self.retracted = dict(retracted or {})
         self.flush_responses = list(flush_responses)
         self.flushes: list[tuple[float, int]] = []  # (time, status) of every flush asked for
         self.aborted: list[str] = []
@@ -123,6 +131,8 @@ class ScriptedEngine(ScriptedServer):
 
     def generate(self, seen: Seen, ask: Ask, shape: Any, too_long: Answer) -> Answer:
         """Run one generation worded by `shape(engine, generation, ask, reason)`."""
+        if self.truncate:
+            ask = replace(ask, max_tokens=min(ask.max_tokens, self.context - len(ask.prompt)))
         if len(ask.prompt) + ask.max_tokens > self.context:
             return too_long
         ordinal = len(self.generations)

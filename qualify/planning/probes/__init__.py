@@ -7,13 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from qualify.plan import LaunchPlan, ProbePlan
-from qualify.planning.probes import graphs
+from qualify.planning.probes import capacity, graphs, lifecycle, reuse
 from qualify.planning.probes.facts import Facts, facts_of
 
 Planner = Callable[[LaunchPlan, Facts, dict[str, Any]], ProbePlan | None]
 
 # In the order in which they run: what may harm a server comes last.
-PLANNERS: tuple[tuple[str, Planner], ...] = (("graphs", graphs.plan),)
+PLANNERS: tuple[tuple[str, Planner], ...] = (
+    ("capacity", capacity.plan),
+    ("graphs", graphs.plan),
+    ("reuse", reuse.plan),
+    ("lifecycle", lifecycle.plan),
+)
 
 
 def with_probes(

@@ -6,7 +6,13 @@ send is planned in `planning/probes/`. A probe decides nothing: verdicts are mad
 
 from __future__ import annotations
 
-from qualify.run.probes import graphs
+
 from qualify.run.probes.probing import Probe
 
-PROBES: dict[str, Probe] = {"graphs": graphs.probe}
+
+PROBES: dict[str, Probe] = {
+    "capacity": capacity.probe,
+    "graphs": graphs.probe,
+    "reuse": reuse.probe,
+    "lifecycle": lifecycle.probe,
+}
