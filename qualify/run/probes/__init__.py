@@ -6,9 +6,8 @@ send is planned in `planning/probes/`. A probe decides nothing: verdicts are mad
 
 from __future__ import annotations
 
-
+from qualify.run.probes import capacity, graphs, lifecycle, reuse
 from qualify.run.probes.probing import Probe
-
 
 PROBES: dict[str, Probe] = {
     "capacity": capacity.probe,
