@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from qualify.evals.nouns import Completion, Score
+from qualify.evals.recall import RecallCell, recall_of
+from qualify.evals.speed import EvalSpeed, speed_of
 from qualify.evals.standing import Answers, Scores, score_of, standing_answers, standing_scores
 from qualify.plan import EvalPlan, Plan
 
@@ -78,6 +80,8 @@ class Evaluations:
 
     results: tuple[EvalResult, ...]
     pairs: tuple[EvalPair, ...]
+    speed: tuple[EvalSpeed, ...] = ()
+    recall: tuple[RecallCell, ...] = ()
 
 
 def wilson(passed: int, n: int) -> tuple[float, float]:
@@ -113,7 +117,27 @@ def evaluate(plan: Plan, completions: Iterable[Completion], scores: Iterable[Sco
         if side != plan.baseline
         and {(item.id, measure, side), (item.id, measure, plan.baseline)} <= finished
     ]
-    return Evaluations(tuple(results), tuple(pairs))
+    speed = [
+        speed_of(
+            item,
+            side,
+            plan.baseline,
+            answers.get((plan.baseline, item.id), {}),
+            answers.get((side, item.id), {}),
+        )
+        for item, sides in planned(plan)
+        for side in sides
+        if side != plan.baseline
+        and {(item.id, item.measures[0], s) for s in (side, plan.baseline)} <= finished
+    ]
+    recall = [
+        cell
+        for item, sides in planned(plan)
+        for side in sides
+        if (item.id, item.measures[0], side) in finished
+        for cell in recall_of(item, side, answers.get((side, item.id), {}), held)
+    ]
+    return Evaluations(tuple(results), tuple(pairs), tuple(speed), tuple(recall))
 
 
 def planned(plan: Plan) -> Iterator[tuple[EvalPlan, list[str]]]:

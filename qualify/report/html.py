@@ -20,7 +20,7 @@ from qualify.analysis.pairs import PairResult
 from qualify.analysis.sides import SideCell
 from qualify.checks.verdict import Verdict
 from qualify.records.schema import LaunchRecord
-from qualify.report import charts, show
+from qualify.report import charts, heat, show
 from qualify.report.assemble import Report
 from qualify.report.quality import quality_rows
 
@@ -69,6 +69,10 @@ def render_html(report: Report) -> str:
         verdicts=by_check(report.verdicts),
         parity=[v for v in report.verdicts if v.check == "parity"],
         evals=quality_rows(report.analysis.evals),
+        heat_maps=heat.heat_maps(report.analysis.evals.recall),
+        proofs=[v for v in report.verdicts if v.check == "retrieval" and v.outcome != "pass"]
+        + [v for v in report.verdicts if v.check == "retrieval" and v.outcome == "pass"],
+        heat=heat.draw,
         launches=provenance(report),
         repeat=repeat_commands(report),
         ledger=ledger(run.plan.campaign.get("ledger")),
