@@ -59,6 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--truncate", action="store_true", help="cut short what does not fit")
     parser.add_argument("--retract", type=_pair, action="append", default=[], help="4=1")
     parser.add_argument("--say", type=Path, help="a file of lines for its log, at the start")
+    parser.add_argument("--log-steps", choices=["graph", "eager"], help="a log line a step")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
@@ -105,6 +106,7 @@ async def _serve(options: argparse.Namespace) -> int:
         pool=options.pool,
         truncate=options.truncate,
         retracted=dict(options.retract),
+        log_steps=options.log_steps,
     )
     if options.say is not None:
         print(options.say.read_text("utf-8"), flush=True)

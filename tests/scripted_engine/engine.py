@@ -45,7 +45,8 @@ class ScriptedEngine(ScriptedServer):
     the first request of each prompt length. diverge_at: output differs from there on. canned:
     (key, answer): a prompt whose text holds the key gets that answer, and then the end of text.
     pool: tokens that it says it holds. truncate: what does not fit is cut short, not refused.
-    retracted: (generation, times) that it says of itself.
+    retracted: (generation, times) that it says of itself. log_steps: "graph" or "eager": a line
+    of the log for every step, as SGLang words it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ScriptedEngine(ScriptedServer):
         pool: int | None = None,
         truncate: bool = False,
         retracted: Mapping[int, int] | None = None,
+        log_steps: str | None = None,
     ) -> None:
         super().__init__(self._answer, port=port)
         self.dialect = dialect
@@ -85,7 +87,7 @@ class ScriptedEngine(ScriptedServer):
         self.report_cached, self.incremental = report_cached, incremental
         self.canned = tuple(canned)
         self.pool, self.truncate = pool or context, truncate
-        self.retracted = dict(retracted or {})
+        self.retracted, self.log_steps = dict(retracted or {}), log_steps
         self.flush_responses = list(flush_responses)
         self.flushes: list[tuple[float, int]] = []  # (time, status) of every flush asked for
         self.aborted: list[str] = []
@@ -205,6 +207,9 @@ class ScriptedEngine(ScriptedServer):
             if position == 0:
                 self.cache.add(ask.prompt, ask.salt)
             made.events.append((time.perf_counter(), size))
+            if self.log_steps is not None and position:
+                line = f"Decode batch, #running-req: {self.running}, #token: 99, cuda graph: "
+                print(f"{line}{self.log_steps == 'graph'}, #queue-req: 0", flush=True)
             if ask.stream and fault != "empty":
                 for payload in words.tokens(sent, size, last):
                     yield chunk(event(_without_counts(payload) if uncounted else payload))
