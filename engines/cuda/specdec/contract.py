@@ -137,6 +137,15 @@ class CacheSize:
     evicted_tokens: int = 0
 
 
+@dataclass(frozen=True)
+class RankParity:
+    """Whether all ``ranks`` committed the same tokens, and how many were compared with each."""
+
+    ranks: int
+    tokens: int
+    equal: bool
+
+
 class PagePool(Protocol):
     """KV accounting in tokens; a page belongs to exactly one sequence, or to the prefix cache."""
 
@@ -186,6 +195,11 @@ class DecodeRunner(Protocol):
     @property
     def cache_size(self) -> CacheSize:
         """What the prefix cache holds; all zero without one."""
+        ...
+
+    @property
+    def rank_parity(self) -> RankParity | None:
+        """None where one rank runs the model."""
         ...
 
     def flush_cache(self) -> None:
@@ -254,4 +268,8 @@ class DecodeRunner(Protocol):
     def trim(self, seq: Sequence, tokens: int) -> None:
         """Discard the last ``tokens`` output ids of a finished sequence (a stop string matched
         before them); they are counted in W."""
+        ...
+
+    def close(self) -> None:
+        """Give back processes and devices; nothing is called after it."""
         ...

@@ -22,12 +22,14 @@ from specdec import logs
 from specdec.contract import DecodeRunner, RunnerInfo
 from specdec.errors import RequestRefused
 from specdec.job import Delta, JobSpec
+from specdec.parallel.errors import RanksBroken
 from specdec.reporter import Reporter
 from specdec.scheduler import Scheduler
 from specdec.stream import Stream
 from specdec.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
+GIVE_UP_S = 4.0  # how long a thread that was told of a failure may take to notice it
 
 
 class EngineStopped(RuntimeError):
@@ -36,6 +38,10 @@ class EngineStopped(RuntimeError):
 
 class FlushBusy(RuntimeError):
     """A flush that could not be done; the message is what the client reads."""
+
+
+class Doomed(RuntimeError):
+    """Somebody said that the engine is broken; the message says what."""
 
 
 @dataclass
@@ -86,6 +92,7 @@ class Engine:
     _thread: threading.Thread | None = None
     _flush: _Flush | None = None
     _stopping: bool = False
+    _doom: str | None = None
     on_broken: Callable[[], None] | None = None
 
     # -- life -------------------------------------------------------------------------------
@@ -113,6 +120,25 @@ class Engine:
             self._post(finish)
         await asyncio.to_thread(self._thread.join, timeout_s)
         return not self._thread.is_alive()
+
+    def fail(self, reason: str) -> None:
+        """Something beside the thread broke, a rank of the model for one. Any thread may say so.
+
+        The thread ends as after a failed step; if it hangs in one, the engine is broken all the
+        same within `GIVE_UP_S`.
+        """
+        self._doom = reason
+        with contextlib.suppress(EngineStopped):
+            self._post(lambda: None)  # wakes it
+
+        def give_up() -> None:
+            if self.alive and not self._stopping:
+                self.broken = f"The engine failed: {reason}"
+                self._tell_broken()
+
+        late = threading.Timer(GIVE_UP_S, give_up)
+        late.daemon = True
+        late.start()
 
     @property
     def scheduler(self) -> Scheduler:
@@ -206,18 +232,31 @@ class Engine:
         try:
             while not self._stopping:
                 self._run_commands()
+                if self._doom is not None:
+                    raise Doomed(self._doom)
                 if not self._scheduler.idle:
                     self._scheduler.step()
                 if self._flush is not None:
                     self._try_flush()
+        except (Doomed, RanksBroken) as error:
+            self._break(f"The engine failed: {error}")
         except Exception as error:
             logs.logger.exception("The engine failed in a step.")
-            self.broken = f"The engine failed: {type(error).__name__}: {error}"
-            self._scheduler.fail_all(self.broken)
-            if self.on_broken is not None and self._loop is not None:
-                self._loop.call_soon_threadsafe(self.on_broken)
+            self._break(f"The engine failed: {type(error).__name__}: {error}")
         finally:
             self._close()
+            runner.close()
+
+    def _break(self, reason: str) -> None:
+        logs.logger.error(reason)
+        self.broken = reason
+        self.scheduler.fail_all(reason)
+        self._tell_broken()
+
+    def _tell_broken(self) -> None:
+        if self.on_broken is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile
+                self._loop.call_soon_threadsafe(self.on_broken)
 
     def _run_commands(self) -> None:
         """Run what is asked; wait for the first question when there is nothing else to do."""

@@ -64,6 +64,7 @@ class Delta:
     retractions: int
     matched_tokens: int = 0
     resume_source: ResumeSource = "empty"
+    rank_token_parity: bool | None = None
     finish: Finish | None = None
     failed: bool = False
     counters: Counters | None = None
@@ -127,6 +128,7 @@ class Job:
             retractions=sequence.counters.retractions,
             matched_tokens=sequence.matched_tokens,
             resume_source=sequence.resume_source,
+            rank_token_parity=sequence.rank_token_parity,
             finish=finish,
             failed=failed,
             counters=copy.deepcopy(sequence.counters) if last else None,

@@ -18,10 +18,15 @@ FLUSHED_LINE = "Cache flushed successfully!"
 logger = logging.getLogger("specdec")
 
 
-def configure(level: str = "info") -> None:
-    """Send this package's lines to standard error with the prefix that parsers expect."""
+def configure(level: str = "info", rank: int | None = None) -> None:
+    """Send this package's lines to standard error with the prefix that parsers expect.
+
+    ``rank`` is named in it where there are several.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
+    who = "" if rank is None else f" TP{rank}"
+    prefix = f"[%(asctime)s{who}] %(message)s"
+    handler.setFormatter(logging.Formatter(prefix, "%Y-%m-%d %H:%M:%S"))
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from specdec.contract import CacheSize
+from specdec.contract import CacheSize, RankParity
 from specdec.logs import Load
 from specdec.totals import Totals
 
@@ -35,6 +35,7 @@ class Snapshot:
     decode_tokens: int
     cache: CacheSize = field(default_factory=CacheSize)
     cache_hit_rate: float | None = None
+    parity: RankParity | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class _SchedulerCollector(Collector):
                 )
                 gauge.add_metric(self._values, float(value))
                 yield gauge
+        if seen.parity is not None:
+            yield from self._ranks(seen.parity)
         for name, value in _counters(seen):
             counter = CounterMetricFamily(name, _TEXT.get(name, name), labels=self._keys)
             counter.add_metric(self._values, float(value))
@@ -133,6 +136,19 @@ class _SchedulerCollector(Collector):
         )
         cached.add_metric([*self._values, "device"], float(seen.totals.cached_tokens))
         yield cached
+
+    def _ranks(self, parity: RankParity) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        equal = GaugeMetricFamily(
+            "specdec:rank_token_parity", "1 while all ranks commit equal tokens.", labels=self._keys
+        )
+        equal.add_metric(self._values, float(parity.equal))
+        yield equal
+        compared = CounterMetricFamily(
+            "specdec:rank_tokens_compared", "Output tokens compared with the other ranks'.",
+            labels=self._keys,
+        )  # fmt: skip
+        compared.add_metric(self._values, float(parity.tokens))
+        yield compared
 
     @property
     def _keys(self) -> list[str]:

@@ -130,7 +130,8 @@ class Sequence:
     of the prompt came from the prefix cache at the first admission, which knew ``matched_tokens``
     of it; ``resume_source`` says from what (an earlier request's end, or a snapshot on its way).
     ``resumed_at``: where the present admission began, a retracted sequence's included. Only
-    sequences with equal ``cache_key`` share anything.
+    sequences with equal ``cache_key`` share anything. ``rank_token_parity``: whether all ranks
+    committed the same tokens so far; None where there is one rank.
     """
 
     request_id: str
@@ -150,6 +151,7 @@ class Sequence:
     matched_tokens: int = 0
     resume_source: ResumeSource = "empty"
     resumed_at: int = 0
+    rank_token_parity: bool | None = None
 
     @property
     def prefill_goal(self) -> int:

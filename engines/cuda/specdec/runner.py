@@ -63,6 +63,14 @@ class Runner:
         """What the prefix cache holds; all zero without one."""
         return CacheSize() if self._core.cache is None else self._core.cache.size
 
+    @property
+    def rank_parity(self) -> None:
+        """One rank has nobody to compare with; ``parallel.leader`` has."""
+        return None
+
+    def close(self) -> None:
+        """Nothing but this process holds anything."""
+
     def flush_cache(self) -> None:
         """Forget every snapshot, and every page that no running sequence reads."""
         if self._core.cache is not None:

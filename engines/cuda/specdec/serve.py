@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import uvicorn
@@ -41,9 +40,9 @@ def run(settings: ServeSettings, load_runner: Callable[[], DecodeRunner] | None 
 
     `load_runner` is called in the engine's thread; None loads the checkpoint of the settings.
     """
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, 0 if settings.tp_size > 1 else None)
     try:
-        code, clean = asyncio.run(_serve(settings, load_runner or partial(_load, settings)))
+        code, clean = asyncio.run(_serve(settings, load_runner))
     except KeyboardInterrupt:
         return 0
     if not clean:
@@ -55,7 +54,7 @@ def run(settings: ServeSettings, load_runner: Callable[[], DecodeRunner] | None 
 
 
 async def _serve(
-    settings: ServeSettings, load_runner: Callable[[], DecodeRunner]
+    settings: ServeSettings, load_runner: Callable[[], DecodeRunner] | None
 ) -> tuple[int, bool]:
     """(exit code, whether everything ended cleanly)."""
     stop = _Stop()
@@ -92,23 +91,29 @@ def _cannot_listen(settings: ServeSettings, error: OSError) -> int:
     return 2
 
 
-def _load(settings: ServeSettings) -> DecodeRunner:
+def _load(settings: ServeSettings, on_broken: Callable[[str], None]) -> DecodeRunner:
     # Imported in the engine's thread: the model library is heavy and only this thread uses it.
-    from specdec.runner import Runner
+    from specdec.parallel.launch import load_runner
 
-    return Runner.load(settings.model, settings.runner_options())
+    options = settings.runner_options()
+    return load_runner(settings.model, options, on_broken, settings.log_level)
 
 
 def _engine(
     settings: ServeSettings,
-    load_runner: Callable[[], DecodeRunner],
+    load_runner: Callable[[], DecodeRunner] | None,
     tokenizer: Tokenizer,
     metrics: Metrics | None,
 ) -> Engine:
     reporter = Reporter(
         settings.decode_log_interval, histograms=metrics.histograms if metrics else None
     )
-    return Engine(load_runner, tokenizer, reporter, settings.max_queued_requests)
+
+    def load() -> DecodeRunner:
+        return load_runner() if load_runner else _load(settings, engine.fail)
+
+    engine = Engine(load, tokenizer, reporter, settings.max_queued_requests)
+    return engine
 
 
 async def _listen(state: ServerState, listener: socket.socket, stop: _Stop) -> tuple[int, bool]:

@@ -29,6 +29,19 @@ _POSITIVE = click.IntRange(min=1)
     help="How it decodes: without drafts, or with the checkpoint's MTP head.",
 )
 @click.option("--device", default=_D.device, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--tp-size",
+    type=_POSITIVE,
+    default=_D.tp_size,
+    help="Ranks (processes, and GPUs where there are) that share the model.",
+)
+@click.option(
+    "--tp-timeout",
+    "tp_timeout_s",
+    type=click.FloatRange(min=1),
+    default=_D.tp_timeout_s,
+    help="Seconds that one rank may keep the others waiting before the server gives up.",
+)
 @click.option("--host", default=_D.host, help="Address to listen on.")
 @click.option(
     "--port",

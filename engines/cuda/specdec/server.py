@@ -103,4 +103,5 @@ def snapshot(state: ServerState) -> Snapshot:
         decode_tokens=scheduler.tokens_in(Phase.DECODE),
         cache=scheduler.runner.cache_size,
         cache_hit_rate=reporter.cache_hit_rate,
+        parity=scheduler.runner.rank_parity,
     )

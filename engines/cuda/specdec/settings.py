@@ -16,6 +16,8 @@ class ServeSettings:
     model: Path
     mode: Mode = "target-only"
     device: str = "auto"
+    tp_size: int = 1
+    tp_timeout_s: float = 120.0
     host: str = "127.0.0.1"
     port: int = 30000
     served_model_name: str | None = None
@@ -52,6 +54,8 @@ class ServeSettings:
         return RunnerOptions(
             mode=self.mode,
             device=self.device,
+            tp_size=self.tp_size,
+            tp_timeout_s=self.tp_timeout_s,
             draft_steps=self.draft_steps,
             adaptive=self.draft_adaptive,
             prefill_chunk_tokens=self.prefill_chunk_tokens,

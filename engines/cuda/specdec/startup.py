@@ -42,6 +42,12 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
             f"context_length={context} is beyond the checkpoint's own, so "
             f"{info.context_length} is used."
         )
+    if info.tp_size > 1:
+        how = "gloo" if info.device == "cpu" else "NCCL"
+        logger.info(
+            f"Tensor parallel: {info.tp_size} ranks over {how}; sizes above are of one rank. "
+            "Every rank reports its tokens, and they are compared after every step."
+        )
     logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
     if info.prefix_cache:
         logger.info(

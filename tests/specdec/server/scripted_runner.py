@@ -63,6 +63,13 @@ class ScriptedRunner:
         return cls()
 
     @property
+    def rank_parity(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+    @property
     def info(self) -> RunnerInfo:
         mode: Mode = "mtp" if self.drafts else "target-only"
         return RunnerInfo(

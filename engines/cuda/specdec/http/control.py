@@ -89,6 +89,7 @@ def server_facts(state: ServerState) -> dict[str, Any]:
     """The object behind `/server_info`."""
     info, settings = state.engine.info, state.settings
     limit = state.request_limit_tokens
+    parity = state.engine.scheduler.runner.rank_parity
     speculative = info.mode != "target-only"
     return {
         **settings.as_json(),
@@ -97,7 +98,9 @@ def server_facts(state: ServerState) -> dict[str, Any]:
         "device": info.device,
         "dtype": info.dtype,
         "context_length": info.context_length,
-        "tp_size": 1,
+        "tp_size": info.tp_size,
+        "rank_token_parity": None if parity is None else parity.equal,
+        "rank_tokens_compared": None if parity is None else parity.tokens,
         "page_size": info.page_size,
         "chunked_prefill_size": info.prefill_chunk_tokens,
         "max_running_requests": info.max_running_requests,

@@ -42,6 +42,8 @@ def meta_info(rid: str, delta: Delta) -> dict[str, Any]:
         "prefix_resume_source": delta.resume_source,
         "dp_rank": None,
     }
+    if delta.rank_token_parity is not None:
+        meta["rank_token_parity"] = delta.rank_token_parity
     if delta.counters is not None:
         meta.update(spec_tokens_details(delta.counters, delta.completion_tokens) or {})
         meta.update(exact_counts(delta))
