@@ -9,7 +9,7 @@ from fractions import Fraction
 # A minus is a sign only where nothing is subtracted; a full stop ends a sentence unless a digit
 # follows; a comma parts thousands only.
 _NUMBER = re.compile(
-    r"(?<![\w.])(?P<minus>-)?[$\u20ac\u00a3\u00a5]?\s?(?P<minus2>-)?"
+    r"(?<![\w.])(?P<minus>-)?(?:[$\u20ac\u00a3\u00a5]\s?)?(?P<minus2>-)?"
     r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?P<part>\.\d+)?(?P<power>[eE][+-]?\d+(?!\w))?"
     r"(?:\s?/\s?(?P<below>\d+(?!\d*[.,]\d))(?![\w/]))?"
 )
@@ -22,6 +22,8 @@ _SAID = re.compile(
 _NEXT_PROBLEM = re.compile(r"\n\s*(?:Question|Problem|Q|User|Human)\s*\d*\s*:", re.IGNORECASE)
 _DASHES = re.compile("[\u2010-\u2015\u2212\ufe63\uff0d]")
 _JUNK = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}|\\[!,;: ]|\\left|\\right")
+
+LONGEST = 400  # characters: what is longer is no answer, and reading it takes its time
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def numbers(text: str) -> list[tuple[Fraction, str]]:
     found: list[tuple[Fraction, str]] = []
     for match in _NUMBER.finditer(text):
         whole, part = match["whole"], match["part"]
-        if whole is None and part is None:
+        if (whole is None and part is None) or len(match[0]) > LONGEST:
             continue
         value = Fraction(f"{(whole or '0').replace(',', '')}{part or ''}{_power(match['power'])}")
         if match["below"] is not None and int(match["below"]):
@@ -100,7 +102,8 @@ def _boxes(text: str) -> list[str]:
     found: list[str] = []
     for match in _BOXED.finditer(text):
         depth, at = 1, match.end()
-        while at < len(text) and depth:
+        stop = min(len(text), at + LONGEST)
+        while at < stop and depth:
             depth += {"{": 1, "}": -1}.get(text[at], 0)
             at += 1
         if not depth:
