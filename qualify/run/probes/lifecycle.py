@@ -130,15 +130,14 @@ async def _turns(probing: Probing, built: Sequence[Prompt]) -> None:
         return  # a shifted prefix is a cut in token ids
     text, tokens, shift = built[0], probing.options["tokens"], probing.options["shift"]
     grow = max(1, min(64, tokens // 8))
-    last = None
+    turns = []
     for turn in range(TURNS):
         stretch, step = divmod(turn, TURNS_A_STRETCH)
         begin = stretch * shift
         end = begin + tokens - (TURNS_A_STRETCH - 1 - step) * grow
-        last = of_ids(text, f"turn.{turn}", text.ids[begin:end], turn)
-        await _one("turn", probing, [last], TURN_TOKENS)
-    assert last is not None
-    await _one("turn-cold", probing, [last], TURN_TOKENS, await _flush(probing))
+        turns.append(of_ids(text, f"turn.{turn}", text.ids[begin:end], turn))
+    await _one("turn", probing, turns, TURN_TOKENS)
+    await _one("turn-cold", probing, turns[-1:], TURN_TOKENS, await _flush(probing))
 
 
 async def _idle(probing: Probing, prompt: Prompt) -> None:
