@@ -22,6 +22,11 @@ def check_request(prompt_ids: Seq[int], params: SamplingParams, info: RunnerInfo
                 "Send ids of this checkpoint's tokenizer.",
             )
     _check_params(params)
+    if params.top_logprobs is not None and info.draft is not None and not info.draft.logprobs:
+        raise RequestRefused(
+            f"Log-probabilities are not returned in mode {info.mode}.",
+            "Leave them out, or start the server in another mode.",
+        )
     total = len(prompt_ids) + params.max_new_tokens
     if total > info.context_length:
         raise RequestRefused(

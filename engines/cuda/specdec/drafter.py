@@ -70,6 +70,7 @@ class DraftFacts:
     tensors: int = 0
     block_size: int | None = None
     window: int | None = None
+    mask_token: int | None = None
     kv_kind: str | None = None
 
 

@@ -146,6 +146,7 @@ class Sequence:
     slot: int | None = None
     pages: list[int] = field(default_factory=list)
     draft_width: int = 1  # the adaptive policy's present number of drafts
+    accept_average: float | None = None  # of correct drafts, where the policy weighs them
     counters: Counters = field(default_factory=Counters)
     cache_key: Hashable = None
     matched_tokens: int = 0

@@ -5,6 +5,7 @@ Pure functions of token ids and probabilities; nothing here touches state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -99,3 +100,19 @@ def next_width(width: int, proposed: int, correct: int, most: int) -> int:
     if proposed == 0:
         return width
     return min(2 * width, most) if correct == proposed else max(1, width // 2)
+
+
+AVERAGE_WEIGHT = 0.25  # of the newest step
+FEWEST_ROWS = 2  # the anchor and one draft
+
+
+def next_average(average: float, correct: int) -> float:
+    """Exponentially weighted count of correct drafts after one more step."""
+    return average + AVERAGE_WEIGHT * (correct - average)
+
+
+def width_of(average: float, most: int) -> int:
+    """Drafts for a step that verifies ``average`` + 1.5 rows, the anchor among them, rounded up so
+    that a width whose drafts are all correct grows again; at least one draft."""
+    rows = max(FEWEST_ROWS, math.ceil(average + 1.5))
+    return min(rows - 1, most)
