@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qualify.checks.margins import BY_TEXT, Margins
+from qualify.records.partings import first_difference
 from qualify.records.schema import Record
 
 NEAR_TIE_MARGIN = 0.1  # nats between the two tokens, as the target-only launch scores them
@@ -17,8 +19,9 @@ class Divergence:
     """The first difference between two outputs of one prompt.
 
     position: index of the first differing token (or character where only text is known).
-    margin: log probability of the baseline's token minus the other's, in nats, as the
-    target-only launch scored them there; None when it recorded no scores.
+    margin: how far apart the log probabilities of the two tokens are, in nats, as a
+    target-only launch scored them there; margin_above: more than so far, where it named only
+    one of them; margin_unknown: why neither is known.
     closeness: "near tie", "clear" or "unknown". It never turns a failure into a pass.
     """
 
@@ -33,12 +36,15 @@ class Divergence:
     text_a: str
     text_b: str
     margin: float | None
+    margin_above: float | None = None
+    margin_unknown: str | None = None
 
     @property
     def closeness(self) -> str:
-        if self.margin is None:
-            return "unknown"
-        return "near tie" if abs(self.margin) <= NEAR_TIE_MARGIN else "clear"
+        if self.margin is not None:
+            return "near tie" if self.margin <= NEAR_TIE_MARGIN else "clear"
+        known = self.margin_above is not None and self.margin_above > NEAR_TIE_MARGIN
+        return "clear" if known else "unknown"
 
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "closeness": self.closeness}
@@ -53,20 +59,8 @@ def comparable(a: Record, b: Record) -> str | None:
     return None
 
 
-def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
-    """Index of the first differing element; the shorter length if one is a prefix."""
-    if a == b:
-        return None
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
-
-
-def diverge(a: Record, b: Record, scored_by: Record | None) -> Divergence | None:
-    """The first difference of two comparable records; None where they are identical.
-
-    scored_by is the target-only record of the same prompt, for the margin.
-    """
+def diverge(a: Record, b: Record, margins: Margins) -> Divergence | None:
+    """The first difference of two comparable records; None where they are identical."""
     how = comparable(a, b)
     if how == "ids":
         seq_a: Sequence[Any] = a.output_ids or ()
@@ -79,7 +73,7 @@ def diverge(a: Record, b: Record, scored_by: Record | None) -> Divergence | None
     token_a = seq_a[at] if at < len(seq_a) else None
     token_b = seq_b[at] if at < len(seq_b) else None
     shared, text_a, text_b = _around(a.output_text or "", b.output_text or "")
-    margin = margin_at(scored_by, at, token_a, token_b) if scored_by and how == "ids" else None
+    margin = margins.at(a, at, token_a, token_b) if how == "ids" else BY_TEXT
     return Divergence(
         a.prompt_id,
         a.launch,
@@ -91,31 +85,10 @@ def diverge(a: Record, b: Record, scored_by: Record | None) -> Divergence | None
         shared,
         text_a,
         text_b,
-        margin,
+        margin.nats,
+        margin.above,
+        margin.unknown,
     )
-
-
-def margin_at(scored: Record, position: int, one: Any, other: Any) -> float | None:
-    """|log p(one) - log p(other)| at an output position, from the record's own scores.
-
-    Scores stand in extras["top_logprobs"]: for each output position a list of
-    [token id, log probability]. None when the record has none there, or when either token
-    is outside the list (its probability is then not known).
-    """
-    table = scored.extras.get("top_logprobs")
-    if not isinstance(table, list) or not 0 <= position < len(table):
-        return None
-    row = table[position]
-    if not isinstance(row, list):
-        return None
-    scores = {
-        entry[0]: entry[1]
-        for entry in row
-        if isinstance(entry, list | tuple) and len(entry) >= 2 and isinstance(entry[1], int | float)
-    }
-    if one not in scores or other not in scores:
-        return None
-    return float(abs(scores[one] - scores[other]))
 
 
 def _around(text_a: str, text_b: str) -> tuple[str, str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from qualify.checks.comparison import compare
+from qualify.checks.margins import margins_of
 from qualify.checks.pairing import Match, cells_of, matches
-from qualify.checks.parity import compare
 from qualify.checks.select import plural
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Verdict
@@ -27,7 +28,8 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
 
 
 def _output(run: Run, a: str, b: str, found: dict[str, list[Match]]) -> Verdict:
-    results = {cell: compare(run, ms, cell) for cell, ms in found.items()}
+    margins = margins_of(run)
+    results = {cell: compare(ms, margins) for cell, ms in found.items()}
     compared = sum(r.prompts for r in results.values())
     differing = {
         c: list(dict.fromkeys(d.prompt for d in r.differences))

@@ -2,68 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from qualify.checks.divergence import Divergence, comparable, diverge
-from qualify.checks.pairing import (
-    Match,
-    baseline_repeats,
-    cells_of,
-    matches,
-    planned_pairs,
-)
-from qualify.checks.select import (
-    LOOKUP,
-    Place,
-    completion_tokens,
-    places,
-    plural,
-)
+from qualify.checks.comparison import compare, size_of, triage_of, waived
+from qualify.checks.idle import idle_drafters
+from qualify.checks.margins import Margins, margins_of
+from qualify.checks.pairing import baseline_repeats, cells_of, matches, planned_pairs
+from qualify.checks.select import Place, places, plural
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Outcome, Verdict
 from qualify.records.run import Run
-from qualify.records.schema import Record
-
-_SHOWN = 10  # differing prompts kept as evidence
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All matched requests of one cell, compared.
-
-    prompts: distinct ones; comparisons: over all rounds. Only distinct prompts are
-    independent, so the bound on the rate of differing prompts is over them.
-    """
-
-    matched: int
-    prompts: int
-    comparisons: int
-    tokens: int
-    by_text: int
-    differences: tuple[Divergence, ...]
-
-    @property
-    def differing(self) -> int:
-        """Distinct prompts that differ at least once."""
-        return len({d.prompt for d in self.differences})
-
-    def evidence(self) -> dict[str, Any]:
-        return {
-            "matched": self.matched,
-            "prompts_compared": self.prompts,
-            "comparisons": self.comparisons,
-            "tokens_compared": self.tokens,
-            "compared_as_text": self.by_text,
-            "differing": self.differing,
-            "differing_rate_below": bound(self.prompts) if not self.differences else None,
-            "differences": [d.to_json() for d in self.differences[:_SHOWN]],
-        }
-
-
-def bound(n: int) -> float | None:
-    """Upper 95% bound on the rate of differing prompts after n without one: 3/n, at most 1."""
-    return min(1.0, 3 / n) if n else None
 
 
 def check(run: Run, settings: Settings) -> list[Verdict]:
@@ -71,11 +19,12 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
     if settings.off("parity"):
         return []
     hot = {c.id for launch in run.plan.launches for c in launch.cells if c.sampling.temperature > 0}
+    margins = margins_of(run)
     verdicts = []
     unstable: dict[str, set[str]] = {}
     for cell in _baseline_cells(run):
         if cell not in hot:
-            verdict, differing = _self_parity(run, settings, cell)
+            verdict, differing = _self_parity(run, settings, cell, margins)
             unstable[cell] = differing
             verdicts.append(verdict)
     for side, reference in planned_pairs(run.plan, settings):
@@ -94,38 +43,10 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
                     cell,
                     (ours[cell], theirs[cell]),
                     unstable.get(cell, set()),
+                    margins,
                 )
             )
     return verdicts
-
-
-def compare(run: Run, found: list[Match], cell: str) -> Comparison:
-    """Compare every match by token ids, by text only where one side has no ids."""
-    scores = _scores(run, cell)
-    usable = [(m, how) for m in found if (how := comparable(m.a, m.b)) is not None]
-    differences = [
-        d for m, _ in usable if (d := diverge(m.a, m.b, scores.get(m.a.prompt_id))) is not None
-    ]
-    return Comparison(
-        len(found),
-        len({(m.a.prompt_id, m.a.turn) for m, _ in usable}),
-        len(usable),
-        sum(min(completion_tokens(m.a) or 0, completion_tokens(m.b) or 0) for m, _ in usable),
-        sum(how == "text" for _, how in usable),
-        tuple(differences),
-    )
-
-
-def _scores(run: Run, cell: str) -> dict[str, Record]:
-    """Target-only records that carry token scores. Other modes' scores are not trusted:
-    engines fabricate them under speculation."""
-    return {
-        r.prompt_id: r
-        for p in places(run)
-        if p.cell.id == cell and not p.speculative
-        for r in p.counted
-        if "top_logprobs" in r.extras
-    }
 
 
 def _baseline_cells(run: Run) -> list[str]:
@@ -134,7 +55,9 @@ def _baseline_cells(run: Run) -> list[str]:
     )
 
 
-def _self_parity(run: Run, settings: Settings, cell: str) -> tuple[Verdict, set[str]]:
+def _self_parity(
+    run: Run, settings: Settings, cell: str, margins: Margins
+) -> tuple[Verdict, set[str]]:
     baseline = run.plan.baseline
     name = f"{baseline} against itself, {cell}"
     planned = [p for p in places(run) if p.side == baseline and p.cell.id == cell]
@@ -148,22 +71,22 @@ def _self_parity(run: Run, settings: Settings, cell: str) -> tuple[Verdict, set[
     if len(planned) < 2:
         sentence = "The plan has no second launch of the baseline for this cell."
         return Verdict("parity", name, "not-run", sentence, evidence, demanded=False), set()
-    result = compare(run, baseline_repeats(run, cell), cell)
+    result = compare(baseline_repeats(run, cell), margins)
     evidence |= result.evidence()
     if not result.comparisons:
         sentence = "No output of a second launch could be compared."
         return Verdict("parity", name, "inconclusive", sentence, evidence), set()
     differing = {d.prompt for d in result.differences}
     if differing:
-        waived = _waived(result, settings)
+        passed_over = waived(result, settings)
         sentence = (
             f"The baseline does not reproduce itself on {len(differing)} of "
-            f"{plural(result.prompts, 'prompt')}. {_triage(result)}"
+            f"{plural(result.prompts, 'prompt')}. {triage_of(result)}"
         )
         return Verdict(
-            "parity", name, "waived" if waived else "fail", sentence, evidence
+            "parity", name, "waived" if passed_over else "fail", sentence, evidence
         ), differing
-    sentence = f"Relaunched, the baseline gives the same tokens: {_size(result)}."
+    sentence = f"Relaunched, the baseline gives the same tokens: {size_of(result)}."
     return Verdict("parity", name, "pass", sentence, evidence), set()
 
 
@@ -174,12 +97,13 @@ def _pair(
     cell: str,
     placed: tuple[list[Place], list[Place]],
     unstable: set[str],
+    margins: Margins,
 ) -> Verdict:
     side, reference = pair
     name = f"{side} against {reference}, {cell}"
     ours, theirs = placed
     expected = sum(len(p.records) for p in ours)
-    result = compare(run, list(matches(ours, theirs)), cell)
+    result = compare(list(matches(ours, theirs)), margins)
     evidence: dict[str, Any] = {
         "sides": [side, reference],
         "cell": cell,
@@ -188,7 +112,7 @@ def _pair(
         **result.evidence(),
         "not_self_reproducible": sorted(unstable),
     }
-    idle, idle_note = _idle(ours + theirs, evidence)
+    idle, idle_note = idle_drafters(ours + theirs, evidence)
 
     def verdict(outcome: Outcome, sentence: str) -> Verdict:
         return Verdict("parity", name, outcome, sentence + idle_note, evidence)
@@ -197,8 +121,8 @@ def _pair(
         return verdict("inconclusive", "No output of this pair could be compared.")
     differing = {d.prompt for d in result.differences}
     if differing:
-        told = f"{len(differing)} of {plural(result.prompts, 'prompt')} differ. {_triage(result)}"
-        if _waived(result, settings):
+        told = f"{len(differing)} of {plural(result.prompts, 'prompt')} differ. {triage_of(result)}"
+        if waived(result, settings):
             return verdict("waived", f"{told} All below the campaign's stated margin.")
         if differing <= unstable:
             return verdict(
@@ -210,80 +134,12 @@ def _pair(
     if result.comparisons < expected:
         return verdict(
             "inconclusive",
-            f"Identical where compared ({_size(result)}), but "
+            f"Identical where compared ({size_of(result)}), but "
             f"{plural(expected - result.comparisons, 'request')} could not be compared.",
         )
     if idle:
-        return verdict("inconclusive", f"Identical ({_size(result)}), which proves little:")
-    return verdict("pass", f"Identical: {_size(result)}.")
-
-
-def _idle(found: list[Place], evidence: dict[str, Any]) -> tuple[bool, str]:
-    """Did the speculative sides really speculate? Adds V, P and C to the evidence.
-
-    True when a side with a drafter model committed no draft: equal bytes then say nothing
-    about speculation. A lookup drafter that proposed nothing is null, and said.
-    """
-    counts: dict[str, dict[str, int | None]] = {}
-    notes: list[str] = []
-    idle = False
-    for side, drafter in {(p.side, p.drafter): None for p in found if p.speculative}:
-        known = [
-            r.speculation
-            for p in found
-            if p.side == side
-            for r in p.counted
-            if r.speculation is not None
-        ]
-        total = {
-            key: sum(v) if (v := [x for s in known if (x := getattr(s, key)) is not None]) else None
-            for key in ("V", "P", "C")
-        }
-        counts[side] = total
-        if total["C"] is None:
-            idle = True
-            notes.append(f"the engine did not report what {side} drafted")
-        elif total["C"] == 0 or total["V"] == 0:
-            if drafter == LOOKUP and not total["P"]:
-                notes.append(f"{side} proposed nothing here, so this compares plain decoding")
-            else:
-                idle = idle or drafter != LOOKUP
-                notes.append(f"not one draft of {side} was accepted")
-    evidence["speculation"] = counts
-    return idle, f" ({'; '.join(notes)})" if notes else ""
-
-
-def _waived(result: Comparison, settings: Settings) -> bool:
-    limit = settings.number("parity", "waive_below_margin")
-    if limit is None:
-        return False
-    return all(d.margin is not None and d.margin < limit for d in result.differences)
-
-
-def _size(result: Comparison) -> str:
-    rate = bound(result.prompts)
-    again = f" ({result.comparisons} comparisons)" if result.comparisons > result.prompts else ""
-    by = " (by text, the engine reports no ids)" if result.by_text else ""
-    held = (
-        f"the rate of differing prompts is below {rate:.2g} with 95% confidence"
-        if rate is not None and rate < 1
-        else "too few to bound the rate of differing prompts"
-    )
-    return f"{plural(result.prompts, 'prompt')}{again}, {result.tokens:,} tokens{by}; {held}"
-
-
-def _triage(result: Comparison) -> str:
-    first = min(result.differences, key=lambda d: (d.position, d.prompt))
-    unit = "token" if first.compared == "ids" else "character"
-    margin = (
-        f"the target-only launch scores them {first.margin:.4g} nats apart ({first.closeness})"
-        if first.margin is not None
-        else "no scores of the target-only launch were recorded there"
-    )
-    return (
-        f"First difference: {first.prompt}, {unit} {first.position}, "
-        f"{first.token_a!r} against {first.token_b!r}; {margin}."
-    )
+        return verdict("inconclusive", f"Identical ({size_of(result)}), which proves little:")
+    return verdict("pass", f"Identical: {size_of(result)}.")
 
 
 def _sampled(side: str, reference: str, cell: str, settings: Settings) -> Verdict:

@@ -9,7 +9,7 @@ answered as if it were the right one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,10 @@ from qualify.engines.protocol import (
     FlushOutcome,
     Readiness,
     Sampling,
+    Scores,
 )
 from qualify.engines.readiness import readiness_of
+from qualify.engines.scoring import llamacpp_body, llamacpp_scores
 from qualify.engines.speculation import from_llamacpp
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -174,6 +176,10 @@ class LlamaCppProtocol:
         found = parse_counters(answer.text)
         common = {name: found[theirs] for name, theirs in _COUNTERS.items() if theirs in found}
         return {**found, **common} if found else None
+
+    async def score_next(self, ids: Sequence[int], *, timeout_s: float) -> Scores:
+        answer = await self._control.post("/completion", llamacpp_body(ids), timeout_s=timeout_s)
+        return llamacpp_scores(answer)
 
     async def abort(self, request_id: str) -> bool:
         """No such call: closing the connection ends a request."""

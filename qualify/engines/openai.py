@@ -7,7 +7,7 @@ request of one token for each form, richest first. `capabilities` sends these; r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,8 +34,10 @@ from qualify.engines.protocol import (
     FlushOutcome,
     Readiness,
     Sampling,
+    Scores,
 )
 from qualify.engines.readiness import readiness_of
+from qualify.engines.scoring import openai_body, openai_scores
 from qualify.engines.speculation import from_llamacpp, from_vllm
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -202,6 +204,12 @@ class OpenAIProtocol:
             if f"vllm:{theirs}_total" in found
         }
         return {**found, **common} if found else None
+
+    async def score_next(self, ids: Sequence[int], *, timeout_s: float) -> Scores:
+        answer = await self._control.post(
+            "/v1/completions", openai_body(self._model, ids), timeout_s=timeout_s
+        )
+        return openai_scores(answer)
 
     async def abort(self, request_id: str) -> bool:
         """No such call: closing the connection ends a request."""

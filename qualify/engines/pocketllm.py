@@ -9,13 +9,13 @@ there, and what the engine says of its own prefill and decode seconds is kept as
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from qualify.client.reply import HttpRequest, RawReply, Reply
 from qualify.client.stream import fold_sglang
-from qualify.engines.protocol import Capabilities, FlushOutcome, Sampling
+from qualify.engines.protocol import Capabilities, FlushOutcome, Sampling, Scores
 from qualify.engines.sglang import SGLangProtocol
 from qualify.engines.speculation import from_pocketllm
 from qualify.errors import CellError
@@ -101,6 +101,9 @@ class PocketLLMProtocol(SGLangProtocol):
     async def counters(self) -> dict[str, float] | None:
         """There are none: every figure is a request's own."""
         return None
+
+    async def score_next(self, ids: Sequence[int], *, timeout_s: float) -> Scores:
+        raise CellError("PocketLLM's worker gives no log probabilities.", "")
 
     async def abort(self, request_id: str) -> bool:
         """The worker reads its next line when it has answered this one."""

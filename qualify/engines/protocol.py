@@ -7,12 +7,15 @@ Everything is found by feature detection, never by version string.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as TypingProtocol
 
 from qualify.client.reply import HttpRequest, RawReply, Reply
 from qualify.prompts.prompt import Prompt
+
+Scores = tuple[tuple[int, float], ...]  # (token id, log probability), the likeliest first
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,13 @@ class EngineProtocol(TypingProtocol):
 
     async def counters(self) -> dict[str, float] | None:
         """Server-wide counters, for before/after differences; None when not offered."""
+        ...
+
+    async def score_next(self, ids: Sequence[int], *, timeout_s: float) -> Scores:
+        """(token id, log probability) of what may follow `ids`, the likeliest first.
+
+        Raises CellError where the server gives none. Never timed, never of a drafting launch.
+        """
         ...
 
     async def abort(self, request_id: str) -> bool: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,10 @@ from qualify.engines.protocol import (
     FlushOutcome,
     Readiness,
     Sampling,
+    Scores,
 )
 from qualify.engines.readiness import readiness_of
+from qualify.engines.scoring import sglang_body, sglang_scores
 from qualify.engines.speculation import from_sglang
 from qualify.errors import CellError
 from qualify.prompts.prompt import Prompt
@@ -220,6 +222,10 @@ class SGLangProtocol:
             if theirs in found
         }
         return {**found, **common} if found else None
+
+    async def score_next(self, ids: Sequence[int], *, timeout_s: float) -> Scores:
+        answer = await self._control.post("/generate", sglang_body(ids), timeout_s=timeout_s)
+        return sglang_scores(answer)
 
     async def abort(self, request_id: str) -> bool:
         if not request_id:  # an empty rid is ignored there, or worse: every rid starts with it

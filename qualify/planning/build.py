@@ -14,6 +14,7 @@ from qualify.planning.cells import cells_of, many
 from qualify.planning.identity import digest, identity_of, normalised
 from qualify.planning.only import Only
 from qualify.planning.probes import with_probes
+from qualify.planning.probes.margins import with_margins
 from qualify.planning.sides import all_sides, baseline_of, launch_order, pairs_of
 
 
@@ -78,6 +79,8 @@ def make_plan(
     only.check_known("eval", [e.id for e in asked])
     launches = with_evals(launches, tuple(e for e in asked if only.allows("eval", e.id)))
     launches = with_probes(launches, as_written(campaign.checks), engine.identity())
+    if judged and relaunch:
+        launches = with_margins(launches, baseline, engine.identity())
     identity = identity_of(campaign, engine.identity(), tuple(launches), origins or {}, str(only))
     return Plan(
         hash=digest(identity),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from qualify.checks import expect, parity
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Verdict
-from qualify.records.schema import Record
+from qualify.records.partings import prefix_sha256
+from qualify.records.run import Run
+from qualify.records.schema import ProbeRecord, Record
 from tests.factory import Maker, Mode, Work, drafting, editing, target, where
 
 PAIR = {"target-only": target(), "mtp": drafting()}
@@ -52,20 +56,6 @@ def test_one_different_token_fails_and_shows_where() -> None:
     assert difference["closeness"] == "unknown"
 
 
-def test_a_near_tie_is_named_and_still_fails() -> None:
-    found = judged(Maker(sides=PAIR, edit=_near_tie(0.02)))
-    assert found[MTP].outcome == "fail"
-    (difference,) = found[MTP].evidence["differences"]
-    assert abs(difference["margin"] - 0.02) < 1e-9
-    assert difference["closeness"] == "near tie"
-
-
-def test_a_difference_below_the_stated_margin_is_waived_and_shown() -> None:
-    checks = {"parity": {"waive_below_margin": 0.05}}
-    assert judged(Maker(sides=PAIR, edit=_near_tie(0.02)), checks)[MTP].outcome == "waived"
-    assert judged(Maker(sides=PAIR, edit=_near_tie(0.5)), checks)[MTP].outcome == "fail"
-
-
 def test_an_unknown_margin_is_never_waived() -> None:
     checks = {"parity": {"waive_below_margin": 0.05}}
     edit = editing(where(side="mtp", index=2), output_ids=changed(5))
@@ -73,24 +63,82 @@ def test_an_unknown_margin_is_never_waived() -> None:
 
 
 def test_one_difference_that_is_not_near_keeps_all_of_them_from_being_waived() -> None:
+    near = _near_tie()
+    far = editing(where(side="mtp", index=1), output_ids=changed(9))
+    run = _scored(Maker(sides=PAIR, edit=lambda r: far(near(r))).build(), _apart(0.02))
     checks = {"parity": {"waive_below_margin": 0.05}}
-    near, far = _near_tie(0.02), editing(where(side="mtp", index=1), output_ids=changed(9))
-    found = judged(Maker(sides=PAIR, edit=lambda r: far(near(r))), checks)
+    found = {v.subject: v for v in parity.check(run, Settings(checks))}
     assert found[MTP].outcome == "fail"
 
 
-def _near_tie(margin: float) -> Any:
-    """mtp takes another token at position 5 of prompt 2; the target scores them `margin` apart."""
-    scored = editing(
-        where(side="target-only", index=2),
-        extras=lambda r: {
-            "top_logprobs": [
-                [[r.output_ids[i], -0.5], [r.output_ids[i] + 1, -0.5 - margin]] for i in range(32)
-            ]
-        },
-    )
-    other = editing(where(side="mtp", index=2), output_ids=changed(5))
-    return lambda r: other(scored(r))
+def _near_tie() -> Any:
+    """mtp takes another token at position 5 of prompt 2."""
+    return editing(where(side="mtp", index=2), output_ids=changed(5))
+
+
+def _scored(run: Run, top: Callable[[int, int], list[list[float]]], **more: Any) -> Run:
+    """The run with what its target-only launch says of place 5 of prompt 2: top(a, b) are its
+    likeliest tokens, of the two that stand there."""
+    (a,) = {r.output_ids for r in run.measured() if r.side == "target-only" and r.index == 2}
+    (b,) = {r.output_ids for r in run.measured() if r.side == "mtp" and r.index == 2}
+    assert a is not None
+    assert b is not None
+    seen = {"prompt": "prose@256/measured/2", "turn": 0, "position": 5}
+    seen |= {"prefix_sha256": prefix_sha256(a[:5]), "top": top(a[5], b[5]), **more}
+    line = ProbeRecord(
+        "made", "r1.target-only.again#1", 1, "target-only", "target-only", "margins", "scored",
+        "step", "", seen=seen,
+    )  # fmt: skip
+    return dataclasses.replace(run, probes=(line,))
+
+
+def _judged_with(top: Callable[[int, int], list[list[float]]], **checks: Any) -> Verdict:
+    edit = _near_tie()
+    run = _scored(Maker(sides=PAIR, edit=edit).build(), top)
+    return {v.subject: v for v in parity.check(run, Settings(checks))}[MTP]
+
+
+def _apart(margin: float) -> Callable[[int, int], list[list[float]]]:
+    return lambda a, b: [[a, -0.5], [b, -0.5 - margin], [9999, -7.0]]
+
+
+def test_f055_a_near_tie_is_named_and_still_fails() -> None:
+    verdict = _judged_with(_apart(0.0))
+    assert verdict.outcome == "fail"
+    (difference,) = verdict.evidence["differences"]
+    assert (difference["position"], difference["margin"]) == (5, 0.0)
+    assert difference["closeness"] == "near tie"
+    assert "0 nats apart (near tie)" in verdict.sentence
+    clear = _judged_with(_apart(3.0))
+    assert clear.outcome == "fail"
+    assert clear.evidence["differences"][0]["closeness"] == "clear"
+
+
+def test_a_difference_below_the_stated_margin_is_waived_and_shown() -> None:
+    limit = {"waive_below_margin": 0.05}
+    waived = _judged_with(_apart(0.02), parity=limit)
+    assert waived.outcome == "waived"
+    assert "0.02 nats apart (near tie)" in waived.sentence
+    assert _judged_with(_apart(0.5), parity=limit).outcome == "fail"
+
+
+def test_a_token_outside_the_likeliest_is_a_clear_difference_of_unknown_size() -> None:
+    def one(a: int, b: int) -> list[list[float]]:
+        return [[a, -0.25], [9999, -4.25]]
+
+    verdict = _judged_with(one, parity={"waive_below_margin": 9.0})
+    assert verdict.outcome == "fail"
+    assert "more than 4 nats apart (clear)" in verdict.sentence
+    neither = _judged_with(lambda a, b: [[9998, -0.25], [9999, -4.25]])
+    assert "neither is among the target's 2 likeliest tokens" in neither.sentence
+
+
+def test_scores_of_another_place_or_prefix_are_not_taken() -> None:
+    edit = _near_tie()
+    run = _scored(Maker(sides=PAIR, edit=edit).build(), _apart(0.0), prefix_sha256="0" * 64)
+    verdict = {v.subject: v for v in parity.check(run, Settings({}))}[MTP]
+    assert verdict.evidence["differences"][0]["closeness"] == "unknown"
+    assert "no target-only launch was asked" in verdict.sentence
 
 
 def test_where_the_baseline_differs_from_itself_the_pair_proves_nothing() -> None:

@@ -39,7 +39,9 @@ def campaign(**checks: object) -> Campaign:
 
 
 def probed(launches: tuple[LaunchPlan, ...]) -> list[tuple[str, list[str]]]:
-    return [(item.id, [p.name for p in item.probes]) for item in launches if item.probes]
+    """Those that a campaign asks for by name: margins are asked for by what differs."""
+    named = [(item.id, [p.name for p in item.probes if p.name != "margins"]) for item in launches]
+    return [(launch, probes) for launch, probes in named if probes]
 
 
 def test_a_check_that_is_not_named_sends_nothing() -> None:

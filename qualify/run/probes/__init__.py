@@ -6,12 +6,19 @@ send is planned in `planning/probes/`. A probe decides nothing: verdicts are mad
 
 from __future__ import annotations
 
-from qualify.run.probes import capacity, graphs, lifecycle, reuse
+from collections.abc import Callable
+from pathlib import Path
+
+from qualify.run.probes import capacity, graphs, lifecycle, margins, reuse
 from qualify.run.probes.probing import Probe
+
+# Probes that are about everything measured before them: whether there is nothing to ask.
+ABOUT_ALL: dict[str, Callable[[Path], bool]] = {"margins": margins.idle}
 
 PROBES: dict[str, Probe] = {
     "capacity": capacity.probe,
     "graphs": graphs.probe,
     "reuse": reuse.probe,
     "lifecycle": lifecycle.probe,
+    "margins": margins.probe,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from qualify.errors import QualifyError
 from qualify.plan import LaunchPlan, ProbePlan
@@ -14,7 +14,7 @@ from qualify.records.store import Store, read_lines
 from qualify.run.events import Note
 from qualify.run.journal import now
 from qualify.run.launch import Attempt
-from qualify.run.probes import PROBES
+from qualify.run.probes import ABOUT_ALL, PROBES
 from qualify.run.probes.probing import Interrupted, Probe, Probing, line
 
 
@@ -30,6 +30,39 @@ class Lab:
 
     def pending(self, launch: LaunchPlan) -> list[ProbePlan]:
         return [item for item in launch.probes if (launch.id, item.name) not in self._done]
+
+    def reopen(self) -> None:
+        """Something is measured again or at last: what is about all of it is asked again."""
+        self._done = {(launch, name) for launch, name in self._done if name not in ABOUT_ALL}
+
+    def needless(self, run: str, launch: LaunchPlan, waiting: Sequence[object]) -> bool:
+        """Whether no engine need be started: only probes wait, and none has anything to ask.
+
+        They are then done, which the line that ends them says; its launch was never started.
+        """
+        probes = [item for item in waiting if isinstance(item, ProbePlan)]
+        if len(probes) < len(waiting):
+            return False
+        if not all(p.name in ABOUT_ALL and ABOUT_ALL[p.name](self.store.folder) for p in probes):
+            return False
+        for item in probes:
+            side = launch.side
+            self._end(
+                ProbeRecord(
+                    run,
+                    f"{launch.id}#0",
+                    launch.round,
+                    side.name,
+                    side.mode,
+                    item.name,
+                    "",
+                    "step",
+                    now(),
+                    seen={"nothing_to_ask": True},
+                ),
+                None,
+            )
+        return True
 
     async def probe(self, attempt: Attempt, item: ProbePlan) -> bool:
         """Run one probe to its end, good or bad; False when the user stopped it.
