@@ -58,6 +58,7 @@ class EvalPlan:
     subset: str | None = None  # "SEED:N", drawn from the whole set
     thinking: bool | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: int | None = None  # of all problems; about, where only their text is known
 
 
 @dataclass(frozen=True)

@@ -108,15 +108,21 @@ def _quantities(document: Document) -> None:
                 )
 
 
+MADE = "needles"
+
+
 def _evals(document: Document) -> None:
-    seen: set[str] = set()
+    """A set of problems is asked once. Needles are made by their options: other options are
+    another evaluation (a sweep beside a conversation)."""
+    seen: list[tuple[str, Any]] = []
     for index, entry in enumerate(listed(document.value.get("evals"))):
-        for name in [entry] if isinstance(entry, str) else list(mapped(entry)):
-            if name in seen:
+        asked = {entry: None} if isinstance(entry, str) else mapped(entry)
+        for name, options in asked.items():
+            if any(n == name and (n != MADE or o == options) for n, o in seen):
                 document.fault(
                     ("evals", index), f"evaluation `{name}` is asked for twice", "Name it once."
                 )
-            seen.add(name)
+            seen.append((name, options))
 
 
 def _above(value: Any, most: int) -> bool:

@@ -12,7 +12,7 @@ from qualify.cli.output import console, duration, print_faults, print_json, warn
 from qualify.errors import ExitCode, QualifyError
 
 if TYPE_CHECKING:
-    from qualify.plan import Plan
+    from qualify.plan import EvalPlan, Plan
     from qualify.planning.estimate import Estimate
 
 
@@ -77,18 +77,43 @@ def show(plan: Plan, guess: Estimate) -> None:
                 cell.cache,
             )
             title = ""
+        for item, seconds in zip(launch.evals, sums.evals, strict=True):
+            table.add_row(
+                title,
+                f"eval:{item.id}",
+                _sizes(item),
+                f"{len(item.problems)}",
+                f"{item.sampling.output_tokens:,} max",
+                str(item.concurrency),
+                duration(seconds),
+                item.cache,
+            )
+            title = ""
     out.print(table)
     out.print()
     for line in sums_in_words(plan, guess):
         out.print(line, markup=False, soft_wrap=True)
 
 
+def _sizes(item: EvalPlan) -> str:
+    """The sizes that were asked for, or about how long a prompt is on average."""
+    asked = item.options.get("tokens")
+    if asked is not None:
+        sizes = [asked] if isinstance(asked, int) else asked
+        return ", ".join(f"{n:,}" for n in sizes)
+    if item.prompt_tokens is None or not item.problems:
+        return "-"
+    return f"about {item.prompt_tokens // len(item.problems):,}"
+
+
 def sums_in_words(plan: Plan, guess: Estimate) -> list[str]:
     """The totals, one sentence a line."""
     load = guess.load
     cells = sum(len(launch.cells) for launch in plan.launches)
+    evals = sum(len(launch.evals) for launch in plan.launches)
+    asked = f" {evals} evaluations," if evals else ""
     lines = [
-        f"{len(plan.launches)} launches, {cells} cells, {load.requests:,} requests "
+        f"{len(plan.launches)} launches, {cells} cells,{asked} {load.requests:,} requests "
         "(warm-up included).",
         f"{load.prompt_tokens:,} prompt tokens to prefill and {load.output_tokens:,} tokens to "
         "generate, at most.",

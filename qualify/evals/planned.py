@@ -9,10 +9,11 @@ from qualify.campaign.evals import Asking, asked_for
 from qualify.campaign.schema import Campaign, SamplingSpec
 from qualify.engines.protocol import Sampling
 from qualify.evals.kinds import all_kinds
-from qualify.evals.nouns import Kind, ProblemSet
+from qualify.evals.nouns import Kind, Problem, ProblemSet
 from qualify.evals.problems import draw
 from qualify.plan import EvalPlan
 
+AROUND = 60  # tokens of instruction and template
 COMMON = frozenset(Asking.model_fields)
 
 
@@ -80,5 +81,13 @@ def plan_one(
         subset=problems.subset,
         thinking=asking.thinking,
         options=options,
+        prompt_tokens=sum(map(_tokens, problems.problems)),
     )
     return plan, problems
+
+
+def _tokens(problem: Problem) -> int:
+    """Exact where a size was asked for; else the text at three characters a token, and what
+    stands around it."""
+    exact: int | None = problem.data.get("tokens")
+    return exact if exact is not None else len(problem.text) // 3 + AROUND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from qualify.plan import CellPlan, LaunchPlan, Plan, Side
+from qualify.plan import CellPlan, EvalPlan, LaunchPlan, Plan, Side
 from qualify.planning.identity import digest_of_cell
 from qualify.prompts.prompt import PromptSpec
 
@@ -53,6 +53,7 @@ class LaunchEstimate:
     load: Load
     seconds: float | None  # None: no rate is known
     cells: tuple[float | None, ...]
+    evals: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ def load_of(cell: CellPlan) -> Load:
         sets.append(cell.warmup)
     requests = sum(s.count * s.turns for s in sets)
     return Load(requests, sum(map(_tokens, sets)), requests * cell.sampling.output_tokens)
+
+
+def load_of_eval(item: EvalPlan) -> Load:
+    """Every answer up to its limit; a prefix that later turns reuse is counted as prefilled."""
+    asked = len(item.problems)
+    return Load(asked, item.prompt_tokens or 0, asked * item.sampling.output_tokens)
 
 
 def _tokens(spec: PromptSpec) -> int:
@@ -123,9 +130,7 @@ def _launch(
             cells.append(before)
         elif rates is not None:
             basis[rates.source] = None
-            cells.append(
-                load.prompt_tokens / rates.prefill_tps + load.output_tokens / rates.decode_tps
-            )
+            cells.append(_seconds(load, rates))
         else:
             cells.append(None)
     probing = 0.0
@@ -135,8 +140,21 @@ def _launch(
             basis[rates.source] = None
             probing += probe.prompt_tokens / rates.prefill_tps
             probing += probe.output_tokens / rates.decode_tps
-    known = [c for c in cells if c is not None]
-    complete = rates is not None and len(known) == len(cells)
+    evals: list[float | None] = []
+    for item in launch.evals:
+        load = load_of_eval(item)
+        total = total + load
+        if rates is not None:
+            basis[rates.source] = None
+        evals.append(_seconds(load, rates))
+    known = [c for c in (*cells, *evals) if c is not None]
+    complete = rates is not None and len(known) == len(cells) + len(evals)
     start = rates.start_s if rates is not None else 0.0
     seconds = start + sum(known) + probing if complete else None
-    return LaunchEstimate(launch.id, total, seconds, tuple(cells))
+    return LaunchEstimate(launch.id, total, seconds, tuple(cells), tuple(evals))
+
+
+def _seconds(load: Load, rates: Rates | None) -> float | None:
+    if rates is None:
+        return None
+    return load.prompt_tokens / rates.prefill_tps + load.output_tokens / rates.decode_tps

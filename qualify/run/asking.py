@@ -22,7 +22,7 @@ from qualify.run.clearing import clear
 from qualify.run.events import CellEnded, CellStarted, RequestDone
 from qualify.run.launch import Attempt
 from qualify.run.observe import Where, to_record
-from qualify.run.sending import IDLE_TIMEOUT_S
+from qualify.run.sending import IDLE_TIMEOUT_S, work_of
 
 PREFIX = "eval:"  # the cell name of an evaluation in events
 
@@ -275,7 +275,7 @@ class _Asker:
                 record.ok,
                 record.usage.completion_tokens,
                 record.timing.t_end_s or 0.0,
-                0,
+                work_of(record.tokens, self.plan.sampling.output_tokens),
             )
         )
 

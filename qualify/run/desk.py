@@ -16,6 +16,7 @@ from qualify.run.asking import ask_all
 from qualify.run.events import Note, Watcher
 from qualify.run.grading import grade_all
 from qualify.run.launch import Attempt
+from qualify.run.sending import work_of
 
 # Parts of a plan's identity that decide an answer; thresholds, for example, do not.
 DECIDING = ("engine", "image", "checkpoint", "tokenizer", "attach")
@@ -73,3 +74,9 @@ class Desk:
 
     def grade(self, watch: Watcher, stopped: Callable[[], bool]) -> None:
         grade_all(self.store, self.plan, self.bench, watch, stopped)
+
+
+def work_of_eval(item: EvalPlan) -> int:
+    """Weighted tokens of everything that an evaluation sends, for the time that is left."""
+    asked = len(item.problems) * item.sampling.output_tokens
+    return work_of(item.prompt_tokens or 0, asked)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+SCORE = "score:"  # a cell's name in events where an evaluation's answers are scored
+
 
 @dataclass(frozen=True)
 class RunStarted:

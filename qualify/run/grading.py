@@ -11,7 +11,7 @@ from qualify.evals.planned import Bench
 from qualify.evals.standing import score_of, standing_answers, standing_scores
 from qualify.plan import EvalPlan, Plan
 from qualify.records.store import EVALS, SCORES, Store, read_lines
-from qualify.run.events import CellEnded, CellStarted, Note, Watcher
+from qualify.run.events import SCORE, CellEnded, CellStarted, Note, Watcher
 
 
 def grade_all(
@@ -56,7 +56,7 @@ def _grade(
     if not work:
         return
     began = time.monotonic()
-    name = f"score:{item.id}"
+    name = f"{SCORE}{item.id}"
     watch(CellStarted(side, name, len(work)))
     done, reason = 0, None
     try:

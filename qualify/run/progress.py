@@ -45,7 +45,7 @@ class Tally:
                 self.work_done += event.work_tokens
                 self.cell_tokens += event.output_tokens or 0
                 self.cell_seconds += event.seconds
-            case e.CellEnded():
+            case e.CellEnded() if not event.cell.startswith(e.SCORE):
                 self.cells_done += 1
             case _:
                 pass
@@ -73,7 +73,8 @@ def _line(event: e.Event) -> str | None:
         case e.RunStarted():
             done = f", {event.cells_done} done before" if event.cells_done else ""
             return (
-                f"run {event.run}: {event.launches} launches, {event.cells} cells{done}"
+                f"run {event.run}: {event.launches} launches, {event.cells} cells and evaluations"
+                f"{done}"
                 f" -> {event.folder}"
             )
         case e.LaunchStarting():
