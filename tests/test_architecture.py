@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("qualify.campaign",),
     ("qualify.planning",),
-    ("qualify.prompts", "qualify.client", "qualify.engines"),
+    ("qualify.prompts", "qualify.client", "qualify.engines", "qualify.inspect"),
     ("qualify.evals",),
     ("qualify.records",),
     ("qualify.run",),

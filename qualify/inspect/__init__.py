@@ -1,0 +1,1 @@
+"""A checkpoint or an image looked at without loading or running it."""
