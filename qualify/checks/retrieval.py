@@ -100,7 +100,7 @@ def _size(subject: str, asked: list[Asked]) -> Verdict:
 
 
 def _cold(subject: str, asked: list[Asked]) -> Verdict:
-    first = [a for a in asked if a.turn == 0]
+    first = [a for a in asked if a.turn == 0 and not a.fresh]
     rows = [
         {
             "problem": a.problem,

@@ -22,7 +22,7 @@ from qualify.prompts.prompt import PromptSpec
 from qualify.prompts.tokens import Tokenizer
 from qualify.records.store import META, Store, read_plan
 from qualify.run import events as e
-from qualify.run.desk import Desk
+from qualify.run.desk import Desk, work_of_eval
 from qualify.run.journal import Journal
 from qualify.run.launcher import Item, Launcher
 from qualify.run.probes.lab import Lab
@@ -125,7 +125,8 @@ class _Runner:
             self.lab.reopen()
         todo = [(item, cells) for item, cells in pending if cells or self._extra(item)]
         open_cells = [cell for _, cells in todo for cell in cells]
-        total = sum(len(item.cells) for item in self.plan.launches)
+        evals = [asked for item, _ in todo for asked in self.desk.pending(item)]
+        total = sum(len(item.cells) + len(item.evals) for item in self.plan.launches)
         folder = self.journal.store.folder
         self.watch(
             e.RunStarted(
@@ -133,8 +134,8 @@ class _Runner:
                 str(folder),
                 len(todo),
                 total,
-                total - len(open_cells),
-                sum(_work(cell) for cell in open_cells),
+                total - len(open_cells) - len(evals),
+                sum(_work(cell) for cell in open_cells) + sum(map(work_of_eval, evals)),
             )
         )
         with stopping_on_signals(self.stop):

@@ -81,3 +81,19 @@ def test_measured_rates_win_over_stated_ones_of_the_same_side_and_profile() -> N
     assert found.seconds == pytest.approx(1.0 + 8100 / 200 + 280 / 20)
     other = estimate(PLAN, rates, History({}, {("target-only", "large"): measured}))
     assert other.basis == ("a test",)
+
+
+def test_evaluations_are_part_of_the_sums_and_of_the_time() -> None:
+    from qualify.engines.protocol import Sampling
+    from qualify.plan import EvalPlan
+
+    asked = EvalPlan(
+        "needles", "needles", ("codes",), "chat", Sampling(20), 1, "cold", 9.0,
+        ("8192/s0/t0", "fresh/1024/s0/t0"), "f" * 64, prompt_tokens=8192 + 1024,
+    )  # fmt: skip
+    found = estimate(make_plan(CAMPAIGN, Engine(), evals=(asked,)), rates)
+    assert found.load.requests == 28 + 2
+    assert found.load.prompt_tokens == 8100 + 9216
+    assert found.load.output_tokens == 280 + 40
+    assert found.launches[0].evals == (pytest.approx(9216 / 100 + 40 / 10),)
+    assert found.seconds == pytest.approx(3.0 + 17316 / 100 + 320 / 10)
