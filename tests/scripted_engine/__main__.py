@@ -52,6 +52,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--fault", type=_fault, action="append", default=[], help="0=http-500")
     parser.add_argument("--fault-after", type=int, default=2)
     parser.add_argument("--diverge-at", type=int)
+    parser.add_argument("--score-margin", type=float, help="give log probabilities, so far apart")
     parser.add_argument("--no-cached", action="store_true", help="report no cached tokens")
     parser.add_argument("--incremental", action="store_true")
     parser.add_argument("--canned", type=Path, help="JSONL of {key, answer}: see ScriptedEngine")
@@ -107,6 +108,7 @@ async def _serve(options: argparse.Namespace) -> int:
         truncate=options.truncate,
         retracted=dict(options.retract),
         log_steps=options.log_steps,
+        score_margin=options.score_margin,
     )
     if options.say is not None:
         print(options.say.read_text("utf-8"), flush=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.scripted_engine import dialect_openai
 from tests.scripted_engine.generation import Ask, Generation
+from tests.scripted_engine.model import next_two
 from tests.scripted_engine.server import Answer, Seen
 from tests.scripted_engine.wire import json_play, text_play
 
@@ -151,6 +152,12 @@ class _Shape:
             "completion_tokens": upto,
             "dp_rank": None,
         }
+        margin = self._engine.score_margin
+        if self._ask.body.get("return_logprob") and margin is not None:
+            honest, other = next_two(made.prompt)
+            meta["output_top_logprobs"] = [
+                [[-0.5, honest, None], [-0.5 - margin, other, None], [-9.0, 1, None]]
+            ]
         if self._engine.report_cached:
             meta["cached_tokens"] = made.cached_tokens
         if last and spec.V:

@@ -44,6 +44,7 @@ class ScriptedEngine(ScriptedServer):
     come in the middle come after fault_after tokens. first_request_extra_ms: compilation, at
     the first request of each prompt length. diverge_at: output differs from there on. canned:
     (key, answer): a prompt whose text holds the key gets that answer, and then the end of text.
+    score_margin: log probabilities are given, the honest token so far ahead of the other.
     pool: tokens that it says it holds. truncate: what does not fit is cut short, not refused.
     retracted: (generation, times) that it says of itself. log_steps: "graph" or "eager": a line
     of the log for every step, as SGLang words it.
@@ -73,6 +74,7 @@ class ScriptedEngine(ScriptedServer):
         report_cached: bool = True,
         incremental: bool = False,
         canned: Sequence[tuple[str, str]] = (),
+        score_margin: float | None = None,
         pool: int | None = None,
         truncate: bool = False,
         retracted: Mapping[int, int] | None = None,
@@ -86,6 +88,7 @@ class ScriptedEngine(ScriptedServer):
         self.eos_after, self.context = eos_after, context
         self.report_cached, self.incremental = report_cached, incremental
         self.canned = tuple(canned)
+        self.score_margin = score_margin
         self.pool, self.truncate = pool or context, truncate
         self.retracted, self.log_steps = dict(retracted or {}), log_steps
         self.flush_responses = list(flush_responses)

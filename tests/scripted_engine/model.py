@@ -51,6 +51,24 @@ def output_ids(prompt: Sequence[int], count: int, *, diverge_at: int | None = No
     return out
 
 
+def next_two(ids: Sequence[int]) -> tuple[int, int]:
+    """What follows `ids`: the honest token, and the one that a diverging mode takes there.
+
+    `ids` may be a prompt and the beginning of its honest output.
+    """
+    for cut in range(1, len(ids)):
+        done = len(ids) - cut
+        if output_ids(ids[:cut], 1)[0] == ids[cut] and output_ids(ids[:cut], done) == list(
+            ids[cut:]
+        ):
+            break
+    else:
+        cut, done = len(ids), 0
+    prompt = ids[:cut]
+    honest, other = output_ids(prompt, done + 1), output_ids(prompt, done + 1, diverge_at=done)
+    return honest[-1], other[-1]
+
+
 @dataclass
 class PrefixCache:
     """Longest common prefix with anything seen since the last flush, in whole pages."""
