@@ -94,7 +94,11 @@ def resolve(
             f"Profile {the_profile.name} of {spec.name} is not for mode {mode}.",
             f"It is for: {', '.join(the_profile.modes)}.",
         )
-    own: Args = {**spec.args, **the_profile.args, **the_mode.args, **(args or {})}
+    stated: Args = {**spec.args, **the_profile.args, **the_mode.args}
+    places = {"engine_dir": str(spec.folder), "data_root": str(data_root())}
+    # What a definition says of its own files is known from here on by where they are.
+    stated = {k: fill(v, places) if isinstance(v, str) else v for k, v in stated.items()}
+    own: Args = {**stated, **(args or {})}
     merged: Args = {**spec.harness.args, **own}
     kind = _kind(spec, launch, attach_url)
     if kind != "attach":
@@ -106,8 +110,7 @@ def resolve(
     host = "127.0.0.1"
     values = {
         "python": sys.executable,
-        "engine_dir": str(spec.folder),
-        "data_root": str(data_root()),
+        **places,
         "host": host,
         "alias": alias or "",
         "mode": mode,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from specdec.drafter import Drafter, DraftFacts, Drafts
+from specdec.draft_facts import DraftFacts
+from specdec.drafter import Drafter, Drafts
 from specdec.request import Phase, SamplingParams, Sequence, StepResult
 from specdec.rows import Rows
 from specdec.runner import Runner

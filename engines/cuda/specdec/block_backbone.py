@@ -13,13 +13,15 @@ import math
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.draft_config import BlockConfig
-from specdec.drafter import KvShape, TargetSide
+from specdec.draft_facts import KvShape
+from specdec.drafter import TargetSide
 from specdec.layers.grouped_conv import GroupedConv
 from specdec.layers.linear import Products, Projection
 from specdec.layers.mlp import Mlp
@@ -194,7 +196,7 @@ class BlockBackbone:
         cos, sin = self._rope.rows(places.flatten().to(self._device))
         masks = [self._mask(position) for position in positions]
         for index, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, masks, lambda i, index=index: read(index, i))
+            x = layer(x, cos, sin, masks, partial(read, index))
         return rms_norm(x, self._norm, c.eps)
 
     def _mask(self, position: int) -> Tensor | None:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from specdec.block_backbone import BlockBackbone
 from specdec.block_memory import ContextRows
-from specdec.drafter import Drafter, DraftFacts, Drafts
+from specdec.draft_facts import DraftFacts
+from specdec.drafter import Drafter, Drafts
 from specdec.request import Sequence
 from specdec.rows import Rows
 from specdec.speculate import next_average, width_of

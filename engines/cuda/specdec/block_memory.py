@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from specdec.drafter import KvShape
+from specdec.draft_facts import KvShape
 from specdec.pages import one_run
 from specdec.plan import BLOCK, pool_rows
 from specdec.request import Sequence

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from specdec.drafter import DraftFacts
+from specdec.draft_facts import DraftFacts
 from specdec.request import Finish, SamplingParams, Sequence, StepResult
 
 Mode = Literal["target-only", "mtp", "dflash2", "dspark"]

@@ -89,4 +89,10 @@ def _count(
     if core.drafter is not None:
         core.drafter.learn(seq, proposed, judged.done.correct)
     counts = step_counts(judged.done, proposed)
-    return Decoded(judged, replace(counts, draft_s=seconds.draft_s, verify_s=seconds.verify_s))
+    stats = replace(
+        counts,
+        draft_s=seconds.draft_s,
+        verify_s=seconds.verify_s,
+        confidences=tuple(mine.confidences),
+    )
+    return Decoded(judged, stats)

@@ -21,8 +21,9 @@ from specdec.block_drafter import BlockDrafter
 from specdec.block_memory import ContextRows, RingRows, SharedRows, ring_stride
 from specdec.contract import RunnerInfo
 from specdec.draft_config import BlockConfig, DraftTree, read_block_config
+from specdec.draft_facts import DraftFacts
 from specdec.draft_tensors import backbone_tensors, read_draft_tensors
-from specdec.drafter import DraftFacts, Drafts, TargetSide
+from specdec.drafter import Drafts, TargetSide
 from specdec.plan import BLOCK
 from specdec.request import Sequence
 from specdec.selector import Selector, Walk

@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
+from specdec.draft_facts import DraftFacts
 from specdec.request import Sequence
 from specdec.rows import Rows
 
@@ -30,48 +30,13 @@ if TYPE_CHECKING:
 @dataclass
 class Drafts:
     """One sequence's proposals: token ids, the distribution each was drawn from (sampled requests
-    only), and how many rows of draft logits were not finite (drafting stops there)."""
+    only), how many rows of draft logits were not finite (drafting stops there), and for drafters
+    that have one their confidence in each token, 0 to 1."""
 
     tokens: list[int] = field(default_factory=list)
     proposals: list[Tensor] = field(default_factory=list)
     nonfinite: int = 0
-
-
-@dataclass(frozen=True)
-class KvShape:
-    """Keys and values of one draft layer that has a row for every row of the pool."""
-
-    heads: int
-    dim: int
-
-
-@dataclass(frozen=True)
-class DraftFacts:
-    """What a draft model says of itself, for the runner and for ``/server_info``.
-
-    ``name``: the class that its checkpoint declares. ``most``: drafts of a full proposal, without
-    the anchor. ``taps``: target layers whose rows it wants. ``follows``: its row of a position
-    also depends on the token after it, so that pages are shared only where that token agrees.
-    ``logprobs``: requests may ask for log-probabilities. ``pool_kv``: its layers with a row for
-    each row of the pool. ``own_rows``: rows of a memory of its own, of all slots together, and
-    ``own_bytes`` what they take.
-    """
-
-    name: str
-    most: int
-    taps: tuple[int, ...] = ()
-    follows: bool = False
-    logprobs: bool = True
-    pool_kv: tuple[KvShape, ...] = ()
-    own_rows: int = 0
-    own_bytes: int = 0
-    folder: Path | None = None
-    parameters: int = 0
-    tensors: int = 0
-    block_size: int | None = None
-    window: int | None = None
-    mask_token: int | None = None
-    kv_kind: str | None = None
+    confidences: list[float] = field(default_factory=list)
 
 
 class Drafter(ABC):

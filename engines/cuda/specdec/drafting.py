@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from specdec.contract import RunnerInfo
-from specdec.drafter import Drafter, DraftFacts, Drafts, KvShape, TargetSide
+from specdec.draft_facts import DraftFacts, KvShape
+from specdec.drafter import Drafter, Drafts, TargetSide
 from specdec.mtp import MtpHead
 from specdec.parallel.scores import Scores
 from specdec.plan import AttentionJob, attention_jobs, pool_rows

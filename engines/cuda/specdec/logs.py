@@ -10,6 +10,8 @@ import logging
 import sys
 from dataclasses import dataclass
 
+from specdec.draft_facts import DraftFacts
+
 GB = 1 << 30
 
 READY_LINE = "The server is fired up and ready to roll!"
@@ -63,6 +65,20 @@ def state_pool_line(*, slots: int, conv_bytes: int, state_bytes: int, row_state_
         f"conv_state size: {conv_bytes / GB:.2f}GB, ssm_state size: {state_bytes / GB:.2f}GB "
         f"intermediate_ssm_state_cache size: {row_state_bytes / GB:.2f}GB"
     )
+
+
+def draft_runner_line(draft: DraftFacts) -> str:
+    """The block drafter that was loaded; `model` is the class that its checkpoint declares."""
+    return (
+        f"Initialized DFLASH draft runner. attention_backend=sdpa, model={draft.name}, "
+        f"block_size={draft.block_size}, draft_window_size={draft.window}, "
+        f"compact_cache={draft.kv_kind == 'ring'}"
+    )
+
+
+def draft_ready_line(draft: DraftFacts, token: str) -> str:
+    """Its mask token, as the tokenizer writes it."""
+    return f"DFLASH draft runner ready. mask_token={token}, mask_token_id={draft.mask_token}"
 
 
 def running_cap_line(*, capped: int, slots: int) -> str:

@@ -91,6 +91,10 @@ class Counters:
     draft_s: float = 0.0
     verify_s: float = 0.0
     replay_s: float = 0.0
+    confidence_count: int = 0  # drafts that came with the drafter's confidence
+    confidence_mean: float | None = None
+    confidence_min: float | None = None
+    confidence_max: float | None = None
 
     def output_tokens(self) -> int:
         """N as the other counts give it; equal to ``len(sequence.output_ids)`` at all times."""
@@ -120,6 +124,7 @@ class StepStats:
     draft_s: float = 0.0
     verify_s: float = 0.0
     replay_s: float = 0.0
+    confidences: tuple[float, ...] = ()  # the drafter's, of each proposed token
 
 
 @dataclass(eq=False)

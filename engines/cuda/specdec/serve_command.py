@@ -24,9 +24,20 @@ _POSITIVE = click.IntRange(min=1)
 )
 @click.option(
     "--mode",
-    type=click.Choice(["target-only", "mtp"]),
+    type=click.Choice(["target-only", "mtp", "dflash2", "dspark"]),
     default=_D.mode,
-    help="How it decodes: without drafts, or with the checkpoint's MTP head.",
+    help="How it decodes: without drafts, with the checkpoint's MTP head, or a drafter of its own.",
+)
+@click.option(
+    "--draft-model",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the draft checkpoint, for modes dflash2 and dspark.",
+)
+@click.option(
+    "--draft-kv",
+    type=click.Choice(["shared", "ring"]),
+    default=_D.draft_kv,
+    help="Where a drafter with a window keeps its rows: beside the target's, or in private rings.",
 )
 @click.option("--device", default=_D.device, help="auto, cpu, cuda or cuda:N.")
 @click.option(
@@ -53,13 +64,14 @@ _POSITIVE = click.IntRange(min=1)
 @click.option(
     "--draft-steps",
     type=click.IntRange(1, 7),
-    default=_D.draft_steps,
-    help="Drafts a step, without the anchor; with --draft-adaptive the most a step may propose.",
+    help="Drafts a step, without the anchor; with --draft-adaptive the most a step may propose. "
+    "[default: 3 with mtp, else the checkpoint's block]",
 )
 @click.option(
     "--draft-adaptive",
     is_flag=True,
-    help="Start at 1 draft, double after full acceptance, back off after a rejection.",
+    help="Follow acceptance: MTP from 1 draft, doubling and backing off; DFlash2 from a whole "
+    "block by the average of correct drafts.",
 )
 @click.option(
     "--prefill-chunk-tokens",

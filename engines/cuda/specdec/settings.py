@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.contract import Mode, RunnerOptions
+from specdec.contract import DraftKv, Mode, RunnerOptions
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 30000
     served_model_name: str | None = None
-    draft_steps: int = 3
+    draft_model: Path | None = None
+    draft_kv: DraftKv = "shared"
+    draft_steps: int | None = None
     draft_adaptive: bool = False
     prefill_chunk_tokens: int = 512
     max_total_tokens: int | None = None
@@ -56,6 +58,8 @@ class ServeSettings:
             device=self.device,
             tp_size=self.tp_size,
             tp_timeout_s=self.tp_timeout_s,
+            draft_model=self.draft_model,
+            draft_kv=self.draft_kv,
             draft_steps=self.draft_steps,
             adaptive=self.draft_adaptive,
             prefill_chunk_tokens=self.prefill_chunk_tokens,
@@ -73,4 +77,5 @@ class ServeSettings:
 
     def as_json(self) -> dict[str, Any]:
         """All settings under their own names, as `/server_info` shows them."""
-        return {**asdict(self), "model": str(self.model)}
+        draft = None if self.draft_model is None else str(self.draft_model)
+        return {**asdict(self), "model": str(self.model), "draft_model": draft}

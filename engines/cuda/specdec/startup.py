@@ -6,9 +6,11 @@ import psutil
 
 from specdec import logs
 from specdec.contract import DENSE_LIMIT, DENSE_STEP
+from specdec.draft_facts import DraftFacts
 from specdec.engine import Engine
 from specdec.logs import logger
 from specdec.settings import ServeSettings
+from specdec.tokenizer import Tokenizer
 
 
 def log_startup(settings: ServeSettings, engine: Engine) -> None:
@@ -48,6 +50,8 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
             f"Tensor parallel: {info.tp_size} ranks over {how}; sizes above are of one rank. "
             "Every rank reports its tokens, and they are compared after every step."
         )
+    if info.draft is not None and info.draft.block_size is not None:
+        _log_block_drafter(info.draft, engine.tokenizer)
     logger.info(f"Decode mode: {info.mode}. {info.invariance.detail}")
     if info.prefix_cache:
         logger.info(
@@ -67,6 +71,26 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
             available_bytes=_available_bytes(info.device),
         )
     )
+
+
+def _log_block_drafter(draft: DraftFacts, tokenizer: Tokenizer) -> None:
+    logger.info(logs.draft_runner_line(draft))
+    assert draft.mask_token is not None
+    logger.info(
+        logs.draft_ready_line(
+            draft, repr(tokenizer.decode([draft.mask_token], skip_special_tokens=False))
+        )
+    )
+    logger.info(
+        f"Draft checkpoint: {draft.folder}, {draft.tensors} tensors, {draft.parameters} parameters."
+    )
+    if draft.own_rows:
+        half = draft.own_bytes // 2
+        logger.info(
+            logs.kv_pool_line(
+                dtype="torch.float32", tokens=draft.own_rows, k_bytes=half, v_bytes=half
+            )
+        )
 
 
 def _available_bytes(device: str) -> int:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec.config import FULL, LINEAR, ModelConfig
-from specdec.drafter import KvShape
+from specdec.draft_facts import KvShape
 from specdec.layers.pointwise import padded_lanes
 from specdec.plan import BLOCK, pool_rows
 

@@ -20,7 +20,18 @@ def add_step(counters: Counters, step: StepStats) -> None:
     counters.draft_s += step.draft_s
     counters.verify_s += step.verify_s
     counters.replay_s += step.replay_s
+    if step.confidences:
+        _add_confidences(counters, step.confidences)
     if step.verify_steps:
         short = step.correct_drafts + 1 - len(counters.correct_histogram)
         counters.correct_histogram += [0] * max(0, short)
         counters.correct_histogram[step.correct_drafts] += step.verify_steps
+
+
+def _add_confidences(counters: Counters, new: tuple[float, ...]) -> None:
+    before = counters.confidence_count * (counters.confidence_mean or 0.0)
+    counters.confidence_count += len(new)
+    counters.confidence_mean = (before + sum(new)) / counters.confidence_count
+    least, most = counters.confidence_min, counters.confidence_max
+    counters.confidence_min = min(new) if least is None else min(least, *new)
+    counters.confidence_max = max(new) if most is None else max(most, *new)

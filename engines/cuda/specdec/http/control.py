@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from specdec import __version__
+from specdec.draft_facts import DraftFacts
 from specdec.engine import EngineStopped, FlushBusy
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
@@ -23,6 +24,7 @@ FLUSHED = (
     "waiting requests, the operation will not be performed.)\n"
 )
 HEALTH_PREFIX = "HEALTH_CHECK"
+ALGORITHMS = {"dflash2": "DFLASH"}  # where SGLang's name is another than the mode's
 
 
 async def ready(request: Request) -> Response:
@@ -108,7 +110,10 @@ def server_facts(state: ServerState) -> dict[str, Any]:
         "max_total_num_tokens": info.max_total_tokens,
         "max_req_input_len": limit - 1,
         "disable_radix_cache": not info.prefix_cache,
-        "speculative_algorithm": info.mode.upper() if speculative else None,
+        "speculative_algorithm": ALGORITHMS.get(info.mode, info.mode.upper())
+        if speculative
+        else None,
+        **_draft_facts(info.draft),
         "speculative_num_steps": info.draft_steps if speculative else None,
         "speculative_num_draft_tokens": info.draft_steps + 1 if speculative else None,
         "speculative_adaptive": info.adaptive,
@@ -121,6 +126,24 @@ def server_facts(state: ServerState) -> dict[str, Any]:
         "version": __version__,
         "kv_events": None,
         "internal_states": [_internal_state(state)],
+    }
+
+
+def _draft_facts(draft: DraftFacts | None) -> dict[str, Any]:
+    """The draft model that was loaded, by the class that it declares."""
+    if draft is None:
+        return {"speculative_draft_model_class": None, "speculative_draft_model_path": None}
+    return {
+        "speculative_draft_model_class": draft.name,
+        "speculative_draft_model_path": None if draft.folder is None else str(draft.folder),
+        "speculative_dflash_block_size": draft.block_size,
+        "speculative_draft_window_size": draft.window,
+        "speculative_target_layer_ids": list(draft.taps),
+        "draft_parameters": draft.parameters,
+        "draft_tensors": draft.tensors,
+        "draft_kv_rows": draft.own_rows or None,
+        "draft_kv_bytes": draft.own_bytes or None,
+        "draft_logprobs": draft.logprobs,
     }
 
 

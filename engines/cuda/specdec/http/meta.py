@@ -76,7 +76,13 @@ def exact_counts(delta: Delta) -> dict[str, Any]:
     counters, timing = delta.counters, delta.timing
     assert counters is not None
     assert timing is not None
-    names = [f.name for f in fields(counters) if f.name not in ("retractions", "correct_histogram")]
+    told = counters.confidence_count > 0
+    names = [
+        f.name
+        for f in fields(counters)
+        if f.name not in ("retractions", "correct_histogram")
+        and (told or not f.name.startswith("confidence_"))
+    ]
     admitted_s, first_s = timing.admitted_s, timing.first_token_s
     return {
         **{name: getattr(counters, name) for name in names},
