@@ -77,6 +77,8 @@ def show(plan: Plan, guess: Estimate) -> None:
                 cell.cache,
             )
             title = ""
+        if launch.purpose == "margins":
+            table.add_row(title, "margins, where outputs differ")
         for item, seconds in zip(launch.evals, sums.evals, strict=True):
             table.add_row(
                 title,
