@@ -3,7 +3,7 @@
 
     python scripts/recompute.py reports/quickstart-20260101-120000
 
-Reads plan.json, cells.jsonl, records.jsonl and launches.jsonl. Standard library only, and not
+Reads plan.json and the .jsonl files. Standard library only, and not
 one line of qualify: a second, plainer way to the same numbers. Exit code 0: all figures agree;
 1: some differ (each is printed); 2: a file is missing or unreadable.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from recompute_cells import figures
+from recompute_evals import evaluations
 from recompute_math import t_point
 from recompute_more import crossing, launch_variation, more_figures
 from recompute_pairs import correct, pair_figures, self_figures
@@ -66,6 +67,7 @@ def recompute(data: Data, told: dict[str, Any]) -> dict[str, Any]:
         ],
         "crossovers": crossings(told, names, pairs),
         "places": len(planned),
+        "evals": evaluations(data.folder, data.plan, told["evals"]),
     }
 
 

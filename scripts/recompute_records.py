@@ -26,6 +26,7 @@ class Data:
     """The measured requests of every planned cell, in prompt order."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.plan = json.loads((folder / "plan.json").read_text("utf-8"))
         standing: dict[tuple[str, str], str] = {}
         finished = set()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from tests.evals.conftest import missing
 from tests.run.drive import build, engine, plan
 
 DATA = Path(os.environ.get("QUALIFY_DATA", Path(__file__).parents[3] / "shared" / "data"))
+RECOMPUTE = Path(__file__).parents[2] / "scripts" / "recompute.py"
 SIDES = ("target-only", "mtp")
 DRESSES = (
     "{a} is it.\n#### {a}",
@@ -82,6 +85,10 @@ def test_a_seeded_twenty_pass_and_three_broken_in_one_mode_are_three_regressions
     for problem in broken:
         assert f'<th scope="row">{problem}</th>' in page
     assert "Speed on the evaluations" in page
+    again = subprocess.run(
+        [sys.executable, "-S", str(RECOMPUTE), str(folder)], capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stdout
     assert (
         item.problems_sha256 == draw(MathKind().problems({"problems": str(public)}), 11, 20).sha256
     )
