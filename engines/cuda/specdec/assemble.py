@@ -17,6 +17,7 @@ from specdec.layers.linear import Products
 from specdec.layers.threads import Threads
 from specdec.model import Shared, Target
 from specdec.numerics import choose_products
+from specdec.parallel.exactness import shares_are_exact
 from specdec.parallel.ranks import Ranks
 from specdec.parallel.sharding import check_divisible, cutter, share_of
 from specdec.plan import BLOCK, KV_BLOCK
@@ -77,7 +78,7 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         context_length=context,
         eos_token_ids=config.eos_token_ids,
         parameters=checkpoint.report.parameters,
-        weight_bytes=4 * checkpoint.report.parameters,
+        weight_bytes=4 * sum(tensor.numel() for tensor in tensors.values()),
         kv_bytes_per_token=kv_bytes_per_token(config, facts.pool_kv if facts else ()),
         state_bytes_per_slot=state_bytes_per_slot(config),
         conv_bytes_per_slot=conv_bytes_per_slot(config),
@@ -95,6 +96,12 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
     if info.invariance.prefill_rows == 0:
         whole = replace(info.invariance, prefill_rows=options.prefill_chunk_tokens)
         info = replace(info, invariance=whole)
+    if ranks is not None:
+        exact = shares_are_exact(checkpoint.config, config, products, device)
+        told = f"; outputs {'equal' if exact else 'NOT equal'} when ranks share them"
+        found = info.invariance
+        found = replace(found, shares_exact=exact, detail=found.detail + told)
+        info = replace(info, invariance=found)
     return Assembled(config, target, draft, products, device, info)
 
 

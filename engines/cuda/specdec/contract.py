@@ -86,7 +86,8 @@ class Invariance:
 
     ``decode_exact``: decode and verify rows are bitwise the same at every batch size and width.
     ``prefill_exact``: prefill rows are too. ``row_quantum``: products run on multiples of this
-    many rows. ``prefill_rows``: rows of one prefill tile.
+    many rows. ``prefill_rows``: rows of one prefill tile. ``shares_exact``: outputs of a product
+    are bitwise the same when ranks share them; None with one rank.
     """
 
     decode_exact: bool
@@ -94,6 +95,7 @@ class Invariance:
     row_quantum: int
     prefill_rows: int
     detail: str
+    shares_exact: bool | None = None
 
 
 @dataclass(frozen=True)

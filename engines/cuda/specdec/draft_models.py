@@ -39,7 +39,7 @@ def load_draft_model(
     if mode == "dflash2":
         from specdec.dflash2 import load_dflash2
 
-        return load_dflash2(folder, side)
+        return load_dflash2(folder, side.replicated)
     from specdec.dspark import load_dspark
 
-    return load_dspark(folder, side)
+    return load_dspark(folder, side.replicated)

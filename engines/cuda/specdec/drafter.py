@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -117,6 +117,15 @@ class TargetSide:
     device: torch.device
     options: RunnerOptions
     positions: int
+
+    @property
+    def replicated(self) -> TargetSide:
+        """The same for a draft model that each rank holds and computes whole.
+
+        Embedding and head stay spread over the ranks, and are asked together. Ranks that get the
+        same rows propose the same drafts, so nothing else has to travel.
+        """
+        return replace(self, products=replace(self.products, ranks=None))
 
 
 class DraftModel(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,8 @@ def generate(
     The first token is prefill's. Loading is timed apart, and nothing is kept for a next request.
     Ends with 0, with 1 when the request failed, 2 when it was refused or the model could not start.
     """
+    from specdec.parallel.launch import load_runner
     from specdec.request import SamplingParams
-    from specdec.runner import Runner
     from specdec.solo import answer
 
     settings = ServeSettings(**options, prefix_cache=False, max_running_requests=1)
@@ -56,8 +57,9 @@ def generate(
     try:
         tokenizer = _tokenizer(settings.model, needed=text is not None)
         prompt = _prompt(tokenizer, text, ids, ids_file)
-        runner = Runner.load(settings.model, settings.runner_options())
-        done = answer(runner, "generate", prompt, params)
+        runner = load_runner(settings.model, settings.runner_options())
+        with closing(runner):
+            done = answer(runner, "generate", prompt, params)
     except (SpecdecError, TokenizerError) as error:
         click.echo(str(error), err=True)
         sys.exit(2)

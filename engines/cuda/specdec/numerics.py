@@ -51,23 +51,6 @@ def rows_are_independent(weight: Tensor, products: Products) -> bool:
     return all(torch.equal(project(x[-rows:].clone()), whole[-rows:]) for rows in ROW_COUNTS)
 
 
-def columns_are_independent(weight: Tensor, products: Products) -> bool:
-    """Whether outputs are bitwise the same when a half of the weight's rows stands alone.
-
-    It is what the bytes of several ranks rest on: each computes its share of the outputs.
-    """
-    half = weight.shape[0] // 2
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(max(ROW_COUNTS), weight.shape[1], generator=generator).to(weight.device)
-    alone = Products(products.kind, products.tile_rows)
-    parts = [Projection(part.contiguous(), alone) for part in (weight[:half], weight[half:])]
-    whole = Projection(weight, alone)
-    return all(
-        torch.equal(whole(x[:rows]), torch.cat([part(x[:rows]) for part in parts], 1))
-        for rows in ROW_COUNTS
-    )
-
-
 def _has_onednn() -> bool:
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Any
 
 import click
@@ -28,17 +29,18 @@ def worker(from_stdin: bool, **options: Any) -> None:
     for each. Ends with 0 at the end of input, 1 at a request that it cannot serve, 2 when it could
     not start.
     """
-    from specdec.runner import Runner
+    from specdec.parallel.launch import load_runner
     from specdec.worker import work
 
     settings = ServeSettings(**options, max_running_requests=1)
     try:
-        runner = Runner.load(settings.model, settings.runner_options())
+        runner = load_runner(settings.model, settings.runner_options())
     except SpecdecError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
     try:
-        work(runner, settings, sys.stdin, sys.stdout)
+        with closing(runner):
+            work(runner, settings, sys.stdin, sys.stdout)
     except SpecdecError as error:
         click.echo(str(error), err=True)
         sys.exit(1)

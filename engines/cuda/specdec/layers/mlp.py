@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.layers.linear import Products, Projection
-from specdec.layers.pointwise import silu
+from specdec.layers.pointwise import padded_lanes, silu
 from specdec.parallel.joined import Joined
 
 
@@ -15,11 +16,14 @@ class Mlp:
     is this rank's share, and ``down`` this rank's rows."""
 
     def __init__(self, gate: Tensor, up: Tensor, down: Tensor, products: Products) -> None:
-        self._width = gate.shape[0]
-        self._gate_up = Projection(torch.cat((gate, up)), products)
+        self._width, self._lanes = gate.shape[0], padded_lanes(gate.shape[0])
+        # SiLU in whole vectors, however the width is shared out (``pointwise.py``).
+        padded = F.pad(gate, (0, 0, 0, self._lanes - self._width))
+        self._gate_up = Projection(torch.cat((padded, up)), products)
         self._down = Joined(down, products)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, hidden] to [rows, hidden]."""
         both = self._gate_up(x)
-        return self._down(silu(both[:, : self._width]).mul_(both[:, self._width :]))
+        gates = silu(both[:, : self._lanes])[:, : self._width]
+        return self._down(gates.mul_(both[:, self._lanes :]))
