@@ -28,6 +28,7 @@ COMMANDS = {
     "gate": ("qualify.cli.gate", "Did a run get worse than an earlier one?"),
     "campaign": ("qualify.cli.campaign", "Check a campaign file; print its JSON Schema."),
     "engines": ("qualify.cli.engines", "List engines, show one, print its start command."),
+    "inspect": ("qualify.cli.inspect", "Look at a checkpoint or an image; nothing is started."),
     "doctor": ("qualify.cli.doctor", "Is this machine ready, and is anything left running?"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,23 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
+class Holds:
+    """What an image should hold, seen without running it.
+
+    roots: folders of the engine's own sources (none: PYTHONPATH and the working directory);
+    classes: model classes that must be registered; manifest: its source manifest's path, or
+    name; forbid and allow: patterns of files that must not, or may, lie below the roots.
+    """
+
+    roots: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    manifest: str | None = None
+    forbid: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DockerLaunch:
     """`launch: docker:`. command, env, volumes and hand_name are templates.
 
@@ -78,6 +95,7 @@ class DockerLaunch:
     volumes: tuple[str, ...]
     hand_name: str | None
     hand_restart: str | None
+    holds: Holds | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,7 @@ class ContainerPlan:
     volumes: tuple[str, ...]
     hand_name: str | None = None
     hand_restart: str | None = None
+    holds: Holds | None = None
 
 
 def size_bytes(text: str) -> int:

@@ -48,5 +48,6 @@ def container_plan(
         volumes=tuple(volumes),
         hand_name=fill(docker.hand_name, values) if docker.hand_name else None,
         hand_restart=docker.hand_restart,
+        holds=docker.holds,
     )
     return plan, argv_of(docker.command, inside, within), outside

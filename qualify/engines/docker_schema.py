@@ -26,6 +26,17 @@ class ByHandYaml(Strict):
     restart: str | None = None
 
 
+class HoldsYaml(Strict):
+    """What the image should hold; `qualify inspect image` and the check `image` look."""
+
+    roots: list[str] = Field(default_factory=list)
+    classes: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+    manifest: str | None = None
+    forbid: list[str] = Field(default_factory=list)
+    allow: list[str] = Field(default_factory=list)
+
+
 class DockerYaml(Strict):
     """One container. command and volumes are templates; see docs/engines.md for every key."""
 
@@ -53,6 +64,7 @@ class DockerYaml(Strict):
     optional_ulimits: list[str] = Field(default_factory=list)  # left out where a host refuses
     init: bool = False
     by_hand: ByHandYaml = ByHandYaml()
+    holds: HoldsYaml | None = None
 
     @model_validator(mode="after")
     def fits_together(self) -> DockerYaml:

@@ -6,6 +6,7 @@ from qualify.engines.docker_nouns import (
     BuildRecipe,
     ContainerSettings,
     DockerLaunch,
+    Holds,
     ImagePin,
     size_bytes,
 )
@@ -45,4 +46,14 @@ def docker_launch(y: DockerYaml) -> DockerLaunch:
         volumes=tuple(y.volumes),
         hand_name=y.by_hand.name,
         hand_restart=y.by_hand.restart,
+        holds=Holds(
+            tuple(y.holds.roots),
+            tuple(y.holds.classes),
+            dict(y.holds.env),
+            y.holds.manifest,
+            tuple(y.holds.forbid),
+            tuple(y.holds.allow),
+        )
+        if y.holds is not None
+        else None,
     )

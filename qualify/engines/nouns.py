@@ -10,7 +10,7 @@ from qualify.engines.docker_nouns import DockerLaunch
 from qualify.engines.spec_schema import ArgValue
 from qualify.paths import cache_dir
 
-NOT_MEASURED = ("about", "rates", "validated", "published", "by_hand")
+NOT_MEASURED = ("about", "rates", "validated", "published", "by_hand", "holds")
 
 
 @dataclass(frozen=True)
