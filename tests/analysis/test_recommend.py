@@ -51,7 +51,7 @@ def test_a_near_tie_is_called_effectively_tied_and_keeps_the_baseline() -> None:
     assert "effectively tied" in row.why
 
 
-def test_a_net_slowdown_is_told_with_its_reason() -> None:
+def test_f064_a_net_slowdown_is_told_with_its_reason() -> None:
     # 20 ms against 24 ms a token, at an accept length near 3 of 16.
     mode = drafting("dflash2", cycle_ms=72.0, width=15, right=2)
     rows, _ = rows_of(

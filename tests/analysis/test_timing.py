@@ -44,7 +44,7 @@ def test_throughput_is_over_the_whole_window_beside_the_concurrency_really_reach
     assert stats.average_concurrency == pytest.approx(50 / 30)
 
 
-def test_one_users_rate_is_never_multiplied_into_throughput() -> None:
+def test_f095_one_users_rate_is_never_multiplied_into_throughput() -> None:
     stats = first_cell(rows([(0, 2.5, 51)] * 4, 4, ttft=1.0, tpot=20.0))
     assert stats.per_user_tok_s == pytest.approx(50.0)
     assert stats.throughput_tok_s == pytest.approx(81.6)
@@ -55,7 +55,7 @@ def test_one_users_rate_is_never_multiplied_into_throughput() -> None:
     )
 
 
-def test_the_median_of_two_is_their_middle_and_no_percentile_is_shown() -> None:
+def test_f097_the_median_of_two_is_their_middle_and_no_percentile_is_shown() -> None:
     found = summarise([100.0, 200.0])
     assert found.median == 150.0
     assert (found.p90, found.p95, found.p99) == (None, None, None)
@@ -98,7 +98,7 @@ def test_one_output_token_has_ttft_but_no_tpot_and_n_says_so() -> None:
     assert stats.cycle is None
 
 
-def test_an_impossible_rate_is_left_out_by_a_stated_rule() -> None:
+def test_f094_an_impossible_rate_is_left_out_by_a_stated_rule() -> None:
     edit = editing(where(index=1), timing__tpot_ms=0.001, usage__completion_tokens=2)
     stats = first_cell(Maker(edit=edit).build())
     assert stats.tpot_ms.n == 3

@@ -17,7 +17,7 @@ def with_side(mode: Mode, **more: object) -> Maker:
     return Maker(sides={"target-only": target(), mode.name: mode}, **more)  # type: ignore[arg-type]
 
 
-def test_a_drafter_near_one_over_all_workloads_is_dead_though_its_text_is_fine() -> None:
+def test_f061_a_drafter_near_one_over_all_workloads_is_dead_though_its_text_is_fine() -> None:
     works = (Work("prose"), Work("code"))
     verdict = acceptance.check(with_side(drafting(right=0), works=works).build(), S)[0]
     assert verdict.outcome == "fail"
@@ -52,7 +52,7 @@ def test_an_engine_that_reports_nothing_is_neither_zero_nor_one() -> None:
     assert acceptance.check(run, S)[0].outcome == "inconclusive"
 
 
-def test_rates_name_what_they_count() -> None:
+def test_f065_rates_name_what_they_count() -> None:
     # 182 proposed, 31 right, 26 verify steps: a published example of DSpark.
     record = Maker().build().measured()[0]
     spec = Speculation("x", V=26, P=182, C=31, N0=1, T=6, W=0)

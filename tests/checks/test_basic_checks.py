@@ -53,7 +53,7 @@ def test_every_check_has_its_options_listed() -> None:
     assert {name for name, _ in CHECKS} <= set(OPTIONS)
 
 
-def test_a_prompt_count_that_differs_on_one_request_fails_with_both_numbers() -> None:
+def test_f026_a_prompt_count_that_differs_on_one_request_fails_with_both_numbers() -> None:
     edit = editing(where(side="mtp", index=3), usage__prompt_tokens=2104)
     found = shape.check(Maker(sides=PAIR, works=(Work(tokens=(2048,)),), edit=edit).build(), S)
     verdict = of(found, "mtp")
@@ -85,7 +85,7 @@ def test_more_than_the_engine_says_it_holds_fails_the_shape() -> None:
     assert outcomes(shape.check(dataclasses.replace(run, launches=launches), S)) == {"fail"}
 
 
-def test_a_short_output_fails_a_fixed_length_cell_and_names_its_size() -> None:
+def test_f031_a_short_output_fails_a_fixed_length_cell_and_names_its_size() -> None:
     edit = editing(where(side="mtp", index=1), usage__completion_tokens=37, finish_reason="stop")
     found = length.check(Maker(sides=PAIR, output_tokens=256, edit=edit).build(), S)
     assert of(found, "mtp").outcome == "fail"
@@ -192,14 +192,14 @@ def test_a_check_switched_off_decides_nothing() -> None:
     assert outcome_of(run, run_checks(run)).exit_code == ExitCode.QUALIFIED
 
 
-def test_sides_with_different_cache_protocols_are_not_compared() -> None:
+def test_f041_sides_with_different_cache_protocols_are_not_compared() -> None:
     edit = editing(where(side="mtp"), cache=CacheEvidence("warm", "none"))
     found = protocol.check(Maker(sides=PAIR, edit=edit).build(), S)
     assert found[0].outcome == "fail"
     assert list(found[0].evidence["differing"]["prose@256/c1"]) == ["cache"]
 
 
-def test_a_greedy_side_is_not_compared_with_a_sampled_one() -> None:
+def test_f071_a_greedy_side_is_not_compared_with_a_sampled_one() -> None:
     edit = editing(where(side="mtp"), request=lambda r: {**r.request, "temperature": 0.6})
     found = protocol.check(Maker(sides=PAIR, edit=edit).build(), S)
     assert list(found[0].evidence["differing"]["prose@256/c1"]) == ["temperature"]

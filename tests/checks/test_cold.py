@@ -54,7 +54,7 @@ def test_an_engine_that_states_it_keeps_no_cache_needs_no_planted_prompt() -> No
     assert cold.check(Maker(method="no-cache", planted_cached=None).build(), S)[0].outcome == "pass"
 
 
-def test_ttft_that_stays_flat_over_a_long_context_fails_the_second_witness() -> None:
+def test_f044_ttft_that_stays_flat_over_a_long_context_fails_the_second_witness() -> None:
     flat = editing(where(), timing__ttft_s=lambda r: 0.41 + r.tokens / 3e6)
     run = Maker(works=(Work(tokens=(8192, 16384, 32768)),), edit=flat, self_parity=False).build()
     verdict = prefill.check(run, S)[0]

@@ -141,7 +141,7 @@ def test_scores_of_another_place_or_prefix_are_not_taken() -> None:
     assert "no target-only launch was asked" in verdict.sentence
 
 
-def test_where_the_baseline_differs_from_itself_the_pair_proves_nothing() -> None:
+def test_f056_where_the_baseline_differs_from_itself_the_pair_proves_nothing() -> None:
     def edit(record: Record) -> Record:
         if record.index == 1 and (record.side == "mtp" or "again" in record.launch):
             return editing(where(), output_ids=changed(2))(record)

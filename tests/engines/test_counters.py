@@ -19,13 +19,13 @@ from qualify.engines.counters import (
 from qualify.engines.prometheus import parse_counters
 
 
-def test_a_window_is_the_difference_and_not_the_servers_whole_life() -> None:
+def test_f067_a_window_is_the_difference_and_not_the_servers_whole_life() -> None:
     before = {CORRECT: 5000.0, VERIFY_STEPS: 2000.0}
     after = {CORRECT: 5400.0, VERIFY_STEPS: 2100.0}
     assert ratio(difference(before, after), CORRECT, VERIFY_STEPS) == pytest.approx(4.0)
 
 
-def test_counters_that_nobody_reports_are_not_reported_and_never_a_number() -> None:
+def test_f067_counters_that_nobody_reports_are_not_reported_and_never_a_number() -> None:
     change = difference({"other": 1.0}, {"other": 2.0})
     assert change.get(CORRECT) is None
     assert ratio(change, CORRECT, VERIFY_STEPS) is None
@@ -34,7 +34,9 @@ def test_counters_that_nobody_reports_are_not_reported_and_never_a_number() -> N
 
 
 @pytest.mark.parametrize("after", [{CORRECT: 40.0, VERIFY_STEPS: 2100.0}, {VERIFY_STEPS: 2100.0}])
-def test_a_counter_that_goes_backwards_or_vanishes_means_a_restart(after: dict[str, float]) -> None:
+def test_f067_a_counter_that_goes_backwards_or_vanishes_means_a_restart(
+    after: dict[str, float],
+) -> None:
     change = difference({CORRECT: 5000.0, VERIFY_STEPS: 2000.0}, after)
     assert change.problem is not None
     assert change.problem.startswith(RESTARTED)

@@ -46,7 +46,7 @@ def test_loading_is_alive_and_not_ready() -> None:
     assert (state.alive, state.ready, state.detail) == (True, False, "503: Loading model")
 
 
-def test_a_request_carries_ids_and_every_sampling_field() -> None:
+def test_f071_a_request_carries_ids_and_every_sampling_field() -> None:
     body = body_of(llamacpp().encode(prompt(5, 6, 7), GREEDY, request_id="r"))
     assert body["prompt"] == [5, 6, 7]
     assert (body["n_predict"], body["ignore_eos"], body["temperature"]) == (64, True, 0.0)

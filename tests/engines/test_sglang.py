@@ -22,7 +22,7 @@ def sglang(desk: Desk, **options: Any) -> SGLangProtocol:
     return SGLangProtocol(URL, transport=desk.transport, **options)
 
 
-def test_a_flush_that_is_refused_is_retried_with_patience() -> None:
+def test_f040_a_flush_that_is_refused_is_retried_with_patience() -> None:
     busy = "Another flush_cache is already in progress."
     times: list[float] = []
     desk = Desk({"/flush_cache": [(400, busy)] * 5 + [(200, "Cache flushed.\n")]})
@@ -124,7 +124,7 @@ def test_what_a_server_does_not_say_is_none() -> None:
     assert (info.model, info.pool_tokens, info.max_running, info.version) == (None,) * 4
 
 
-def test_a_request_carries_ids_and_every_sampling_field() -> None:
+def test_f071_a_request_carries_ids_and_every_sampling_field() -> None:
     request = sglang(Desk({})).encode(prompt(5, 6, 7), GREEDY, request_id="r1")
     assert request.url == f"{URL}/generate"
     body = body_of(request)

@@ -226,7 +226,9 @@ CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 
 @pytest.mark.parametrize("case", public_cases(), ids=lambda c: str(c["id"]))
-def test_public_faults(case: dict[str, Any]) -> None:
+def test_f101_f103_f104_f106_f107_code_is_cut_out_of_the_answer_and_right(
+    case: dict[str, Any],
+) -> None:
     arguments, wanted = CALLS[case["id"]]
     text, entry = case["repro"]["text"], case["repro"]["entry_point"]
     assert call(extract(text, entry).code, entry, *arguments) == wanted

@@ -47,7 +47,7 @@ def test_anything_else_does_not_and_says_why(answer: str, cause: str) -> None:
     assert read_answer(answer, FIVE).cause == cause
 
 
-def test_a_public_answer_that_lists_candidates_has_five_found_and_four_spurious() -> None:
+def test_f113_a_public_answer_that_lists_candidates_has_five_found_and_four_spurious() -> None:
     expected = ("K7-4410", "QX-0093", "ZM-5582", "AB-7719", "LT-2046")
     answer = "Codes: K7-4410 QX-0093 ZM-5582 AB-7719 LT-2046 AA-0001 AA-0002 BB-1234 K7-4411"
     read = read_answer(answer, expected)
@@ -55,7 +55,7 @@ def test_a_public_answer_that_lists_candidates_has_five_found_and_four_spurious(
     assert read.cause == "spurious"
 
 
-def test_a_single_code_with_a_few_words_around_it_passes() -> None:
+def test_f115_a_single_code_with_a_few_words_around_it_passes() -> None:
     assert read_answer("The code is K7-4410.", ("K7-4410",)).cause is None
     assert read_answer("It is K7-4410 or K7-9999.", ("K7-4410",)).cause == "spurious"
 

@@ -128,7 +128,9 @@ def test_a_finished_evaluation_is_neither_asked_nor_scored_again(tmp_path: Path)
     assert {f: (folder / f).read_bytes() for f in before} == before
 
 
-def test_answers_of_another_engine_under_the_same_name_are_not_mixed_in(tmp_path: Path) -> None:
+def test_f112_answers_of_another_engine_under_the_same_name_are_not_mixed_in(
+    tmp_path: Path,
+) -> None:
     folder = go(tmp_path, Parity({}))
     file = folder / "evals.jsonl"
     told = lines(file)

@@ -206,14 +206,14 @@ def test_a_recall_prompt_states_its_codes_far_before_it_asks_for_them(words: Tok
     assert len(tables) == 6
 
 
-def test_a_tokenizer_that_changes_the_text_is_still_counted_exactly(lossy: Tokenizer) -> None:
+def test_f025_a_tokenizer_that_changes_the_text_is_still_counted_exactly(lossy: Tokenizer) -> None:
     for tokens in (16, 255, 1024):
         for prompt in build(spec(tokens=tokens), lossy, need_text=True):
             assert lossy.backend.encode(prompt.text).ids == list(prompt.ids)
             assert len(prompt.ids) == tokens
 
 
-def test_a_length_that_no_text_reaches_is_refused_and_the_nearest_is_named(
+def test_f025_a_length_that_no_text_reaches_is_refused_and_the_nearest_is_named(
     doubling: Tokenizer,
 ) -> None:
     assert len(build(spec(tokens=254), doubling, need_text=True)[0].ids) == 254

@@ -100,7 +100,7 @@ def test_a_source_just_long_enough_is_used_to_its_end(words: Tokenizer, tmp_path
     assert len(build(spec(file, tokens=total - 20, count=1), words)[0].ids) == total - 20
 
 
-def test_filler_repeated_to_a_length_is_labelled_repetitive(
+def test_f068_filler_repeated_to_a_length_is_labelled_repetitive(
     words: Tokenizer, tmp_path: Path
 ) -> None:
     file = tmp_path / "filler.txt"

@@ -113,7 +113,7 @@ def test_a_reader_accepts_an_older_line_without_the_newer_fields() -> None:
     assert from_line(Record, json.dumps(data).encode()).notes == ()
 
 
-def test_a_cut_last_line_is_named_and_the_next_one_starts_whole(tmp_path: Path) -> None:
+def test_f089_a_cut_last_line_is_named_and_the_next_one_starts_whole(tmp_path: Path) -> None:
     with write_run(tmp_path, make_plan()) as store:
         store.append(make_record(index=0))
     with (tmp_path / "records.jsonl").open("ab") as file:

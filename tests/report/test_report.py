@@ -74,7 +74,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     assert [(folder / n).read_bytes() for n in names] == first
 
 
-def test_a_run_in_which_everything_failed_still_gets_a_report(tmp_path: Path) -> None:
+def test_f083_a_run_in_which_everything_failed_still_gets_a_report(tmp_path: Path) -> None:
     folder = write_run(refused(), tmp_path / "run")
     page = text_of(build_report(folder).read_text())
     assert "0 of 20" in page

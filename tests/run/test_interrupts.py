@@ -93,7 +93,7 @@ def test_a_second_ctrl_c_forces_even_an_engine_that_ignores_sigterm(tmp_path: Pa
 
 
 @pytest.mark.timeout(300)
-def test_ten_kills_at_random_moments_lose_only_the_cell_in_flight(tmp_path: Path) -> None:
+def test_f086_ten_kills_at_random_moments_lose_only_the_cell_in_flight(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     moments = random.Random(20260101)
     total = len(CAMPAIGN) * len(SIDES)

@@ -44,7 +44,7 @@ def test_every_cell_is_measured_and_every_record_holds_what_the_engine_did(tmp_p
     assert all(r.speculation is not None and r.speculation.V for r in mtp)
 
 
-def test_warm_up_then_flush_then_measure_with_other_prompts(tmp_path: Path) -> None:
+def test_f038_warm_up_then_flush_then_measure_with_other_prompts(tmp_path: Path) -> None:
     with EngineProcess("--dialect", "sglang") as server:
         drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, url=server.url))
     run = load_run(tmp_path / "run")
@@ -127,7 +127,7 @@ def test_sixty_four_prompts_at_sixteen_streams_are_sixty_four_different_bodies(
     assert client["max_in_flight"] == 16
 
 
-def test_a_flush_that_is_refused_is_retried_with_patience(tmp_path: Path) -> None:
+def test_f040_a_flush_that_is_refused_is_retried_with_patience(tmp_path: Path) -> None:
     refusals = ("--flush-response", "400", "--flush-response", "400")
     drive(tmp_path / "run", plan([cell("prose")]), engine(tmp_path, *refusals))
     run = load_run(tmp_path / "run")
@@ -152,7 +152,7 @@ def test_a_cell_whose_flush_is_never_confirmed_fails_alone(tmp_path: Path) -> No
     assert outcome.failed >= 1
 
 
-def test_a_cell_of_which_every_request_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
+def test_f088_a_cell_of_which_every_request_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
     # Requests 0 and 1 are the probe; each cell sends one warm-up and three measured ones.
     faults = [w for n in range(6, 10) for w in ("--fault", f"{n}=http-500")]
     outcome = drive(

@@ -95,7 +95,7 @@ def test_random_accept_patterns_leave_the_state_of_sequential_decode(
     assert any(right == width for right, width in scripted.rights)
 
 
-def test_a_step_without_drafts_after_full_acceptance_reads_no_stale_state(
+def test_f058_a_step_without_drafts_after_full_acceptance_reads_no_stale_state(
     random_checkpoint: Path,
 ) -> None:
     """F058: draft lengths 3, 0, 2, 0, 7, 1, 0, accepted whole and not at all by turns."""

@@ -53,7 +53,7 @@ FAULTS: list[tuple[str, Callable[[Tensors], object], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "sentence"), FAULTS, ids=[f[0] for f in FAULTS])
-def test_a_faulty_draft_tensor_stops_the_load_and_is_named(
+def test_f061_f062_a_faulty_draft_tensor_stops_the_load_and_is_named(
     kind: str, change: Callable[[Tensors], object], sentence: str, folder: Path
 ) -> None:
     """F061: dropped or dead draft weights leave the output right and only kill the acceptance."""

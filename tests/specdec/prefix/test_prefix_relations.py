@@ -71,7 +71,7 @@ def cold(agreeing: Path, first: list[int]) -> dict[str, list[int]]:
 @pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no-cache"])
 @pytest.mark.parametrize("mode", MODES)
-def test_ids_are_those_of_a_cold_run(
+def test_f059_ids_are_those_of_a_cold_run(
     mode: str,
     cache: bool,
     batched: bool,
