@@ -33,7 +33,7 @@ class PocketLLMProtocol(SGLangProtocol):
         notes = [*able.notes, "nothing is streamed: TTFT and TPOT are undefined from outside"]
         if not able.no_prefix_cache:
             notes.append("the prefix cache has no reset: cold needs qwen-no-prefix-cache")
-        return replace(able, flush=False, notes=tuple(notes))
+        return replace(able, flush=False, ends=False, notes=tuple(notes))
 
     def encode(
         self,

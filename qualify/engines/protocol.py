@@ -42,6 +42,7 @@ class Capabilities:
     cached_tokens: bool  # reports how many prompt tokens came from a cache
     per_request_speculation: bool
     no_prefix_cache: bool = False  # the engine states that it keeps none
+    ends: bool = True  # stops at an end of text and at stop texts
     notes: tuple[str, ...] = ()
 
 

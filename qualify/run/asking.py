@@ -19,6 +19,7 @@ from qualify.plan import CellPlan, EvalPlan, Side
 from qualify.prompts.prompt import Prompt, PromptSpec
 from qualify.records.schema import CacheEvidence
 from qualify.run.clearing import clear
+from qualify.run.endings import ended, without_ends
 from qualify.run.events import CellEnded, CellStarted, RequestDone
 from qualify.run.launch import Attempt
 from qualify.run.observe import Where, to_record
@@ -220,9 +221,10 @@ class _Asker:
                 f" {context} that the running engine allows a request.",
                 "Lower output_tokens, or start the engine with a longer context.",
             )
+        sampling = self.plan.sampling
         return self.attempt.server.protocol.encode(
             prompt,
-            self.plan.sampling,
+            sampling if self.attempt.able.ends else without_ends(sampling),
             request_id=f"{self.attempt.id}/{self.plan.id}/{problem.id}",
             bypass_cache=cache.method == "bypass",
             first_byte_timeout_s=self.plan.first_token_timeout_s,
@@ -256,6 +258,8 @@ class _Asker:
             tokens=len(prompt.ids) or counted,
             request={**record.request, "style": self.plan.style},
         )
+        if not self.attempt.able.ends:
+            record = ended(record, self.speaker.tokenizer, self.plan.sampling.stop)
         key = key_of(self.basis, problem, prompt)
         facts = {"prompt": prompt.facts} if prompt.facts else {}
         return Completion(self.plan.id, problem.id, self.basis, key, record, facts)

@@ -87,6 +87,11 @@ def test_an_answer_carries_ids_counts_and_the_engines_own_seconds(tmp_path: Path
     assert "qwen_persistent_worker_result" in log
 
 
+def test_evaluations_know_that_it_does_not_end_an_answer(tmp_path: Path) -> None:
+    able, *_ = run(engine(tmp_path), tmp_path)
+    assert able.ends is False
+
+
 def test_ranks_that_disagree_are_reported(tmp_path: Path) -> None:
     _, answer, _ = run(engine(tmp_path, "--rank-lies"), tmp_path, (5, 6, 7))
     assert answer.json()["meta_info"]["rank_token_parity"] is False

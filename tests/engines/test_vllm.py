@@ -221,3 +221,12 @@ def test_figures_of_a_request_become_integers_and_their_rates_are_left_alone() -
     assert (spec.V, spec.P, spec.C) == (26, 182, 31)
     assert spec.histogram is not None
     assert sum(k * n for k, n in enumerate(spec.histogram)) == 31
+
+
+def test_stop_texts_of_an_evaluation_reach_the_server() -> None:
+    protocol, _ = asked(desk())
+    sampling = replace(GREEDY, ignore_eos=False, stop=("\ndef ", "\nclass "))
+    body = body_of(protocol.encode(prompt(1, 2, 3), sampling, request_id="r"))
+    assert body["stop"] == ["\ndef ", "\nclass "]
+    assert body["ignore_eos"] is False
+    assert "stop" not in body_of(protocol.encode(prompt(1), GREEDY, request_id="r"))
