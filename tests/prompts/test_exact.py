@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -218,7 +219,19 @@ def test_f025_a_length_that_no_text_reaches_is_refused_and_the_nearest_is_named(
 ) -> None:
     assert len(build(spec(tokens=254), doubling, need_text=True)[0].ids) == 254
     assert [len(p.ids) for p in build(spec(tokens=255), doubling)] == [255] * 3
-    with pytest.raises(
-        CellError, match=r"exactly 255 tokens .* nearest reachable length is 25[46]"
-    ):
+    with pytest.raises(CellError, match="exactly 255 tokens") as caught:
         build(spec(tokens=255), doubling, need_text=True)
+    said = re.search(r"nearest reachable length is (\d+)", str(caught.value))
+    assert said is not None
+    nearest = int(said[1])
+    # It is reached, and nothing nearer is: 255 itself is refused, and both neighbours are one off.
+    assert len(build(spec(tokens=nearest), doubling, need_text=True)[0].ids) == nearest
+    assert abs(nearest - 255) == 1
+
+
+def test_f025_prompts_of_8192_tokens_have_8192_also_where_text_does_not_come_back(
+    lossy: Tokenizer,
+) -> None:
+    for prompt in build(spec(tokens=8192, count=2), lossy, need_text=True):
+        assert len(prompt.ids) == 8192
+        assert lossy.backend.encode(prompt.text).ids == list(prompt.ids)

@@ -50,6 +50,8 @@ def test_f038_warm_up_then_flush_then_measure_with_other_prompts(tmp_path: Path)
     run = load_run(tmp_path / "run")
     order = [(r.phase, r.prompt_id) for r in run.records]
     assert [phase for phase, _ in order] == ["probe"] * 2 + ["warmup"] + ["measured"] * 3
+    assert {r.tokens for r in run.records if r.phase != "probe"} == {48}
+    assert [r.usage.cached_tokens for r in run.measured()] == [0, 0, 0]
     heads = [tuple(t["prompt_head"]) for t in server.truth]
     assert len(set(heads)) == len(heads) - 1  # only the planted prompt came twice
     flush = run.cells[0].evidence["cold"]["flush"]
