@@ -21,6 +21,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "kernels": ("forbid", "allow"),
     "stream": (),
     "parity": ("pairs", "waive_below_margin"),
+    "ranks": (),
     "acceptance": ("floor",),
     "counters": (),
     "expect": (),

@@ -61,6 +61,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--retract", type=_pair, action="append", default=[], help="4=1")
     parser.add_argument("--say", type=Path, help="a file of lines for its log, at the start")
     parser.add_argument("--log-steps", choices=["graph", "eager"], help="a log line a step")
+    parser.add_argument("--rank-parity", action="store_true", help="say that the ranks agreed")
+    parser.add_argument("--ranks-apart", type=int, action="append", default=[], help="but in 4")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
@@ -108,6 +110,8 @@ async def _serve(options: argparse.Namespace) -> int:
         truncate=options.truncate,
         retracted=dict(options.retract),
         log_steps=options.log_steps,
+        rank_parity=options.rank_parity,
+        ranks_apart=options.ranks_apart,
         score_margin=options.score_margin,
     )
     if options.say is not None:

@@ -152,6 +152,8 @@ class _Shape:
             "completion_tokens": upto,
             "dp_rank": None,
         }
+        if self._engine.rank_parity:
+            meta["rank_token_parity"] = made.ordinal not in self._engine.ranks_apart
         margin = self._engine.score_margin
         if self._ask.body.get("return_logprob") and margin is not None:
             honest, other = next_two(made.prompt)

@@ -47,7 +47,8 @@ class ScriptedEngine(ScriptedServer):
     score_margin: log probabilities are given, the honest token so far ahead of the other.
     pool: tokens that it says it holds. truncate: what does not fit is cut short, not refused.
     retracted: (generation, times) that it says of itself. log_steps: "graph" or "eager": a line
-    of the log for every step, as SGLang words it.
+    of the log for every step, as SGLang words it. rank_parity: says of each request that its
+    ranks agreed, apart from the generations `ranks_apart`.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class ScriptedEngine(ScriptedServer):
         truncate: bool = False,
         retracted: Mapping[int, int] | None = None,
         log_steps: str | None = None,
+        rank_parity: bool = False,
+        ranks_apart: Sequence[int] = (),
     ) -> None:
         super().__init__(self._answer, port=port)
         self.dialect = dialect
@@ -91,6 +94,7 @@ class ScriptedEngine(ScriptedServer):
         self.score_margin = score_margin
         self.pool, self.truncate = pool or context, truncate
         self.retracted, self.log_steps = dict(retracted or {}), log_steps
+        self.rank_parity, self.ranks_apart = rank_parity, frozenset(ranks_apart)
         self.flush_responses = list(flush_responses)
         self.flushes: list[tuple[float, int]] = []  # (time, status) of every flush asked for
         self.aborted: list[str] = []
