@@ -14,8 +14,6 @@ from qualify.campaign.strict import Strict
 
 # Named here because a campaign of a later version may demand them; their verdict is `not-run`.
 NOT_BUILT = (
-    "image",
-    "integrity",
     "telemetry",
 )
 
@@ -27,6 +25,8 @@ class ParitySpec(Strict):
     """Those that the campaign compares, or each side with each."""
     waive_below_margin: float | None = Field(default=None, gt=0)
     """Differences where the target-only margin (in logprob) is smaller show as `waived`."""
+    staggered: bool = False
+    """Send a cell's prompts again, each joining while others decode, and compare those too."""
 
 
 class AcceptanceSpec(Strict):

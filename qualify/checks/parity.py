@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qualify.checks import staggered
 from qualify.checks.comparison import compare, size_of, triage_of, waived
 from qualify.checks.idle import idle_drafters
 from qualify.checks.margins import Margins, margins_of
@@ -15,7 +16,8 @@ from qualify.records.run import Run
 
 
 def check(run: Run, settings: Settings) -> list[Verdict]:
-    """Self-parity for each cell of the baseline, then one verdict for each pair and cell."""
+    """Self-parity for each cell of the baseline, one verdict for each pair and cell, and the
+    same for requests with staggered arrivals where the campaign asks for those."""
     if settings.off("parity"):
         return []
     hot = {c.id for launch in run.plan.launches for c in launch.cells if c.sampling.temperature > 0}
@@ -46,7 +48,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
                     margins,
                 )
             )
-    return verdicts
+    return [*verdicts, *staggered.check(run, settings)]
 
 
 def _baseline_cells(run: Run) -> list[str]:

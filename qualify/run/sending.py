@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from qualify.client.clock import CLOCK
-from qualify.client.load import NextRequest, Window, run_sessions
+from qualify.client.load import Gate, NextRequest, Window, run_sessions
 from qualify.client.reply import HttpRequest, RawReply
 from qualify.client.timing import timing_of
 from qualify.plan import CellPlan
@@ -54,6 +54,7 @@ async def send_phase(
     *,
     concurrency: int,
     stop: asyncio.Event | None = None,
+    gate: Gate | None = None,
     keep: Callable[[Record], None] | None = None,
 ) -> tuple[list[Record], Window]:
     """Send every prompt of every chain once; the prompts of one chain one after another.
@@ -61,8 +62,8 @@ async def send_phase(
     Returns the records by chain and turn, and what the loop did. Every body is encoded before
     the first is sent. When the attempt's stop is set (or `stop`, where one is given), what is
     in flight is cancelled and recorded as such, and the rest is not sent. `keep` is given each
-    record instead of the store. Raises CellError where a prompt cannot be sent in its exact
-    shape.
+    record instead of the store; `gate(index)` is awaited before a chain's first request.
+    Raises CellError where a prompt cannot be sent in its exact shape.
     """
     protocol = attempt.server.protocol
     write = attempt.store.append if keep is None else keep
@@ -132,6 +133,7 @@ async def send_phase(
             concurrency,
             on_done,
             stop=attempt.stop if stop is None else stop,
+            gate=gate,
         )
         for task in pending:
             await task

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from qualify.plan import LaunchPlan, ProbePlan
-from qualify.planning.probes import capacity, graphs, lifecycle, reuse
+from qualify.planning.probes import capacity, graphs, lifecycle, reuse, staggered
 from qualify.planning.probes.facts import Facts, facts_of
 
 Planner = Callable[[LaunchPlan, Facts, dict[str, Any]], ProbePlan | None]
@@ -16,6 +16,7 @@ Planner = Callable[[LaunchPlan, Facts, dict[str, Any]], ProbePlan | None]
 PLANNERS: tuple[tuple[str, Planner], ...] = (
     ("capacity", capacity.plan),
     ("graphs", graphs.plan),
+    ("parity", staggered.plan),
     ("reuse", reuse.plan),
     ("lifecycle", lifecycle.plan),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from qualify.run.probes import capacity, graphs, lifecycle, margins, reuse
+from qualify.run.probes import capacity, graphs, lifecycle, margins, reuse, staggered
 from qualify.run.probes.probing import Probe
 
 # Probes that are about everything measured before them: whether there is nothing to ask.
@@ -18,6 +18,7 @@ ABOUT_ALL: dict[str, Callable[[Path], bool]] = {"margins": margins.idle}
 PROBES: dict[str, Probe] = {
     "capacity": capacity.probe,
     "graphs": graphs.probe,
+    "parity": staggered.probe,
     "reuse": reuse.probe,
     "lifecycle": lifecycle.probe,
     "margins": margins.probe,

@@ -100,13 +100,11 @@ async def _fresh(probing: Probing, prompt: Prompt, phase: str) -> Record:
 
 
 async def _cancelled_after(probing: Probing, phase: str, victim: Prompt, delay_s: float) -> Record:
-    """Send it and close its connection after `delay_s`; the user's own stop ends it too."""
+    """Send it and close its connection after `delay_s`."""
     stop = asyncio.Event()
 
     async def end() -> None:
-        user = asyncio.ensure_future(probing.attempt.stop.wait())
-        await asyncio.wait({user}, timeout=delay_s)
-        user.cancel()
+        await asyncio.sleep(delay_s)
         stop.set()
 
     ending = asyncio.ensure_future(end())

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from qualify.client.load import Gate
 from qualify.plan import CellPlan, ProbePlan
 from qualify.prompts.prompt import Prompt, PromptSpec
 from qualify.records.schema import CacheEvidence, ProbeRecord, Record
@@ -67,11 +68,13 @@ class Probing:
         concurrency: int = 1,
         cache: CacheEvidence = PLAIN,
         stop: asyncio.Event | None = None,
+        gate: Gate | None = None,
         **seen: Any,
     ) -> list[Record]:
         """Send every prompt of every chain, each answer written as one line of `step`.
 
-        `stop`, once set, cancels what is in flight; those are recorded as cancelled. Raises
+        `stop`, once set, cancels what is in flight; those are recorded as cancelled.
+        `gate(index)` is awaited before a chain's first request, outside of its time. Raises
         CellError where a prompt cannot be sent exactly, Interrupted when the user stops.
         """
         cell = self.cell(step, output_tokens, concurrency)
@@ -85,6 +88,7 @@ class Probing:
                 cache,
                 concurrency=concurrency,
                 stop=stop,
+                gate=gate,
                 keep=lambda record: self.note(step, record, **seen),
             )
         finally:
