@@ -111,6 +111,25 @@ def test_streams_share_no_leading_token_and_no_prompt(words: Tokenizer) -> None:
     check_distinct([p for prompts in streams.values() for p in prompts])
 
 
+@pytest.mark.parametrize("shape", [{}, {"template": True}, {"tokens": 64}], ids=str)
+def test_heads_differ_between_workloads_of_the_same_source_and_shape(
+    words: Tokenizer, shape: dict[str, object]
+) -> None:
+    """An engine that was not emptied between two workloads finds nothing of one in the other."""
+    works = {
+        name: build(spec(workload=name, count=24, **shape), words)
+        for name in ("chat", "edit", "copy", "review")
+    }
+    frame = works["chat"][0].frame_tokens
+    heads = {name: {p.ids[frame : frame + 3] for p in made} for name, made in works.items()}
+    assert all(len(found) == 24 for found in heads.values())
+    assert len(set().union(*heads.values())) == 4 * 24
+    everything = [p for made in works.values() for p in made]
+    check_distinct(everything)
+    ordered = sorted(everything, key=lambda p: p.ids)
+    assert max(shared(a, b) for a, b in pairwise(ordered)) < frame + 3
+
+
 def test_more_prompts_than_first_words_still_differ_within_sixteen_tokens(
     words: Tokenizer,
 ) -> None:
