@@ -56,6 +56,7 @@ async def send_phase(
     stop: asyncio.Event | None = None,
     gate: Gate | None = None,
     keep: Callable[[Record], None] | None = None,
+    tag: str = "",
 ) -> tuple[list[Record], Window]:
     """Send every prompt of every chain once; the prompts of one chain one after another.
 
@@ -63,7 +64,9 @@ async def send_phase(
     the first is sent. When the attempt's stop is set (or `stop`, where one is given), what is
     in flight is cancelled and recorded as such, and the rest is not sent. `keep` is given each
     record instead of the store; `gate(index)` is awaited before a chain's first request.
-    Raises CellError where a prompt cannot be sent in its exact shape.
+    `tag` ends each request's id: one that was cancelled may live on in the engine for a while,
+    and the same prompt under the same id would share its fate. Raises CellError where a prompt
+    cannot be sent in its exact shape.
     """
     protocol = attempt.server.protocol
     write = attempt.store.append if keep is None else keep
@@ -73,7 +76,7 @@ async def send_phase(
             protocol.encode(
                 prompt,
                 cell.sampling,
-                request_id=f"{attempt.id}/{prompt.id}",
+                request_id=f"{attempt.id}/{prompt.id}{tag}",
                 bypass_cache=cache.method == "bypass",
                 first_byte_timeout_s=cell.first_token_timeout_s,
                 idle_timeout_s=IDLE_TIMEOUT_S,

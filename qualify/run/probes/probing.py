@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from qualify.client.load import Gate
@@ -32,6 +33,7 @@ class Probing:
 
     attempt: Attempt
     item: ProbePlan
+    _sent: Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -90,6 +92,7 @@ class Probing:
                 stop=stop,
                 gate=gate,
                 keep=lambda record: self.note(step, record, **seen),
+                tag=f"/{self.item.name}.{next(self._sent)}",
             )
         finally:
             if following is not None:
