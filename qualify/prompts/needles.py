@@ -18,6 +18,7 @@ from qualify.prompts.tokens import Tokenizer
 
 LOOKS_LIKE = re.compile(r"(?<![A-Za-z0-9-])[A-Z][A-Z0-9]-\d{4}(?![A-Za-z0-9-])")
 LONG_PASSAGE = 160  # characters of a line from which a second occurrence is a repetition
+REPEATED_SHARE = 0.01  # natural texts have refrains; a text pasted twice is another thing
 _WORD_END = re.compile(r"(?<=\S)(?=\s)")
 
 
@@ -66,15 +67,17 @@ def _refuse_repetition(filler: str, loop: Ring, tokens: int, found: Haystack) ->
             "Give a longer source, or write repeat: true, which is then said in the report.",
         )
     seen: set[str] = set()
+    again, first = 0, ""
     for line in filler.split("\n"):
-        if len(line) < LONG_PASSAGE:
-            continue
-        if line in seen:
-            raise CellError(
-                f"{loop.corpus.source} repeats a passage: {line[:60]!r} ...",
-                "Remove the repetition, or write repeat: true, which is then said in the report.",
-            )
+        if len(line) >= LONG_PASSAGE and line in seen:
+            again, first = again + len(line), first or line
         seen.add(line)
+    if again > REPEATED_SHARE * len(filler):
+        raise CellError(
+            f"{again / len(filler):.0%} of the text of {loop.corpus.source} are passages that stand"
+            f" in it before: {first[:60]!r} ...",
+            "Remove the repetition, or write repeat: true, which is then said in the report.",
+        )
 
 
 class _Builder(Draft):

@@ -17,7 +17,7 @@ BUNDLED = (
 )
 _MIXED_CHARS = 900
 _LIMIT_BYTES = 2 << 30
-_KINDS = f"{', '.join(BUNDLED)}, a path, or dataset:NAME"
+_KINDS = f"{', '.join(BUNDLED)}, a path, dataset:NAME or package:NAME"
 
 
 def open_source(source: str, corpora_root: Path | None = None) -> Corpus:
@@ -27,7 +27,8 @@ def open_source(source: str, corpora_root: Path | None = None) -> Corpus:
     corpora/copy, corpora/recall: the texts of those workloads (copy: the same as mixed,
     recall: the same as prose). PATH.jsonl: a user's own prompts or conversations. Any
     other path: a text file, or a folder of them.
-    dataset:NAME: through the optional `datasets` library. Raises UsageError with a remedy.
+    dataset:NAME: through the optional `datasets` library. package:NAME: the texts of a free
+    package that is installed. Raises UsageError with a remedy.
     """
     root = corpora_root or corpora_dir()
     if source in ("corpora/mixed", "corpora/copy"):
@@ -42,6 +43,10 @@ def open_source(source: str, corpora_root: Path | None = None) -> Corpus:
         from qualify.prompts.dataset import open_dataset
 
         return open_dataset(source)
+    if source.startswith("package:"):
+        from qualify.prompts.packages import open_package
+
+        return open_package(source)
     path = Path(source).expanduser()
     if path.suffix in (".jsonl", ".ndjson") and path.is_file():
         from qualify.prompts.jsonl import read_jsonl

@@ -110,9 +110,15 @@ def test_a_text_that_is_too_short_is_repeated_only_when_told(tokenizer: Tokenize
 def test_a_text_that_repeats_a_passage_is_refused(tokenizer: Tokenizer) -> None:
     line = prose_text(3000).replace("\n", " ")[:400]
     loop = short_ring(tokenizer, f"{line}\nBetween them stands another line.\n" * 30)
-    with pytest.raises(CellError, match="repeats a passage"):
+    with pytest.raises(CellError, match="stand in it before"):
         build(1100, loop)
     assert len(build(1100, loop, repeat=True).ids) == 1100
+
+
+def test_a_refrain_in_a_long_text_is_no_repetition(tokenizer: Tokenizer) -> None:
+    line = prose_text(3000).replace("\n", " ")[:200]
+    text = f"{line}\n{prose_text(60_000)[3000:30_000]}\n{line}\n{prose_text(60_000)[30_000:]}"
+    assert len(build(17_000, short_ring(tokenizer, text)).ids) == 17_000
 
 
 def test_a_text_that_holds_what_looks_like_a_code_is_refused(tokenizer: Tokenizer) -> None:
