@@ -118,6 +118,8 @@ class ChecksSpec(Strict):
     """Every measured stream was whole: no error inside, no cut, usage reported."""
     parity: bool | Literal["all-pairs"] | ParitySpec | None = None
     """Same output bytes: the baseline with itself, then the pairs."""
+    ranks: bool | None = None
+    """Under tensor parallelism all ranks committed the same tokens, and each left a log."""
     acceptance: bool | AcceptanceSpec | None = None
     """Drafters are alive; `{floor: 1.2}` demands an accept length."""
     counters: bool | None = None
