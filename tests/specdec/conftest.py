@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import agreeing_checkpoint, random_model, save_checkpoint
+from draft_checkpoints import agreeing_draft, agreeing_dspark
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,5 +23,9 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def agreeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint whose MTP head is right about half of the time."""
-    return agreeing_checkpoint(tmp_path_factory.mktemp("agreeing"))
+    """A checkpoint whose MTP head is right about half of the time, and in folders within it block
+    drafters that are."""
+    folder = agreeing_checkpoint(tmp_path_factory.mktemp("agreeing"))
+    agreeing_draft(folder / "dflash2", folder)
+    agreeing_dspark(folder / "dspark", folder)
+    return folder

@@ -1,4 +1,4 @@
-"""Small DFlash2 checkpoints for the small random targets, in the public layout."""
+"""Small DFlash2 and DSpark checkpoints for the small random targets, in the public layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-CLASS = "DFlash2DraftModel"
+DFLASH2 = "DFlash2DraftModel"
+DSPARK = "DSparkDraftModel"
 
 
 def draft_config(target_dir: Path, **changes: Any) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def draft_config(target_dir: Path, **changes: Any) -> dict[str, Any]:
         "selector_rank": 8, "selector_top_k": 6, "target_layer_ids": [0, 2, 3],
     }  # fmt: skip
     root: dict[str, Any] = {
-        "architectures": [CLASS], "model_type": "qwen3", "vocab_size": target["vocab_size"],
+        "architectures": [DFLASH2], "model_type": "qwen3", "vocab_size": target["vocab_size"],
         "hidden_size": target["hidden_size"], "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
         "attention_bias": False, "is_causal": False, "sliding_window": 40, "rms_norm_eps": 1e-6,
@@ -91,29 +92,74 @@ def random_draft(folder: Path, target_dir: Path, seed: int = 7, **changes: Any) 
 def agreeing_draft(folder: Path, target_dir: Path, **changes: Any) -> Path:
     """A drafter for an ``agreeing_checkpoint`` that is often right: its selector knows what mostly
     follows each token, and its layers add just enough to be wrong now and then."""
-    target = load_file(target_dir / "model.safetensors")
-    embedding, head = target["model.embed_tokens.weight"], target["lm_head.weight"]
-    hidden = embedding.shape[1]
-    settings = {"selector_rank": hidden, "selector_top_k": 64, **changes}
+    settings = {"selector_rank": 64, "selector_top_k": 256, "output_multiplier": 0.03, **changes}
     config = draft_config(target_dir, **settings)
     random_draft(folder, target_dir, **settings)
+    tensors = lean(load_file(folder / "model.safetensors"))
+    embedding, head = embedding_and_head(target_dir)
+    mask = embedding[config["dflash_config"]["mask_token_id"]]
+    rows = mask * mask.pow(2).mean().rsqrt()
+    at = "candidate_selector."
+    # Every block row is nearly the mask's own, which the projection maps to ones.
+    tensors[f"{at}hidden_projection.weight"] = (rows / rows.pow(2).sum()).repeat(64, 1)
+    tensors[f"{at}predecessor_codebook"] = normal(embedding)
+    tensors[f"{at}successor_codebook"] = head.clone()
+    return save_draft(folder, config, tensors)
 
-    tensors = load_file(folder / "model.safetensors")
+
+def agreeing_dspark(folder: Path, target_dir: Path, **changes: Any) -> Path:
+    """The same for DSpark, whose Markov head knows what follows."""
+    config = dspark_config(target_dir, **changes)
+    generator = torch.Generator().manual_seed(5)
+    plain = draft_shapes(draft_config(target_dir))
+    tensors = {
+        name: torch.randn(shape, generator=generator) * 1.5 * shape[-1] ** -0.5
+        if len(shape) == 2
+        else 1.0 + 0.2 * torch.randn(shape, generator=generator)
+        for name, shape in plain.items()
+        if "conv" not in name and "selector" not in name
+    }
+    embedding, head = embedding_and_head(target_dir)
+    lean(tensors)["norm.weight"].mul_(0.1)
+    tensors["markov_head.markov_w1.weight"] = normal(embedding)
+    tensors["markov_head.markov_w2.weight"] = head.clone()
+    width = 2 * embedding.shape[1]
+    tensors["confidence_head.proj.weight"] = torch.randn(1, width, generator=generator) * 0.1
+    tensors["confidence_head.proj.bias"] = torch.tensor([0.3])
+    return save_draft(folder, config, tensors)
+
+
+def dspark_config(target_dir: Path, **changes: Any) -> dict[str, Any]:
+    config = draft_config(target_dir)
+    own = config.pop("dflash_config")
+    keep = {name: own[name] for name in ("mask_token_id", "target_layer_ids")}
+    return {
+        **config, "architectures": [DSPARK], "layer_types": ["full_attention"] * 2,
+        "block_size": 7, "markov_rank": config["hidden_size"], "markov_head_type": "vanilla",
+        "enable_confidence_head": True, "confidence_head_with_markov": True,
+        "dflash_config": {"attention_mode": "gqa", "projector_type": "dspark", **keep}, **changes,
+    }  # fmt: skip
+
+
+def lean(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Let layers add little to the rows that enter them."""
     for name, tensor in tensors.items():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             tensor.mul_(0.03)
         elif name.endswith("base_kernel"):
             tensor.mul_(0.1)[:, 0] += 1.0
-    mask = embedding[config["dflash_config"]["mask_token_id"]]
-    rows = mask * mask.pow(2).mean().rsqrt()
-    # Every block row is nearly the mask's own, which the projection maps to ones.
     tensors["norm.weight"].fill_(1.0)
-    at = "candidate_selector."
-    tensors[f"{at}hidden_projection.weight"] = (rows / rows.pow(2).sum()).repeat(hidden, 1)
-    normal = embedding * embedding.pow(2).mean(1, keepdim=True).rsqrt()
-    tensors[f"{at}predecessor_codebook"] = 2.0 * normal
-    tensors[f"{at}successor_codebook"] = head.clone()
-    return save_draft(folder, config, tensors)
+    return tensors
+
+
+def embedding_and_head(target_dir: Path) -> tuple[Tensor, Tensor]:
+    target = load_file(target_dir / "model.safetensors")
+    return target["model.embed_tokens.weight"], target["lm_head.weight"]
+
+
+def normal(rows: Tensor) -> Tensor:
+    """Rows as the target's final norm makes them."""
+    return rows * rows.pow(2).mean(1, keepdim=True).rsqrt()
 
 
 def save_draft(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from pathlib import Path
 from typing import Any
 
 from driving import greedy
@@ -14,11 +15,23 @@ MODES: dict[str, dict[str, Any]] = {
     "target-only": {},
     "mtp-fixed": {"mode": "mtp", "draft_steps": 3},
     "mtp-adaptive": {"mode": "mtp", "draft_steps": 7, "adaptive": True},
+    "dflash2": {"mode": "dflash2"},
+    "dflash2-ring": {"mode": "dflash2", "draft_kv": "ring", "adaptive": True},
+    "dspark": {"mode": "dspark"},
 }
+DRAFTING = [mode for mode in MODES if mode != "target-only"]
 
 
-def options(mode: str, cache: bool = True, **changes: Any) -> RunnerOptions:
-    return RunnerOptions(**{**MODES[mode], "prefix_cache": cache, **changes})
+def options(folder: Path, mode: str, cache: bool = True, **changes: Any) -> RunnerOptions:
+    """``folder``: the target's, with those of its drafters in it."""
+    chosen = MODES[mode]
+    if chosen.get("mode") in ("dflash2", "dspark"):
+        chosen = {**chosen, "draft_model": folder / chosen["mode"]}
+    return RunnerOptions(**{**chosen, "prefix_cache": cache, **changes})
+
+
+def load(folder: Path, mode: str, cache: bool = True, **changes: Any) -> Runner:
+    return Runner.load(folder, options(folder, mode, cache, **changes))
 
 
 def begin(runner: Runner, prompt: Seq[int], new_tokens: int, name: str = "r") -> Sequence:

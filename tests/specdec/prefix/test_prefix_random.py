@@ -93,7 +93,7 @@ def test_a_random_mix_gives_cold_ids_and_leaves_nothing(
     snapshots: int, mode: str, agreeing: Path, cold: list[list[int]]
 ) -> None:
     chosen = options(
-        mode, max_total_tokens=POOL, max_running_requests=3, max_snapshots=snapshots,
+        agreeing, mode, max_total_tokens=POOL, max_running_requests=3, max_snapshots=snapshots,
         prefill_chunk_tokens=96,
     )  # fmt: skip
     mix = Mix(Runner.load(agreeing, chosen), seed=snapshots)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 from driving import generate, greedy
-from prefix_driving import MODES, assert_empty, begin, finish, options, run
+from prefix_driving import DRAFTING, MODES, assert_empty, begin, finish, load, run
+from specdec.block_drafter import BlockDrafter
 from specdec.contract import RunnerOptions
 from specdec.plan import pool_rows
 from specdec.request import Phase, Sequence
 from specdec.runner import Runner
 from specdec.state import logical_state
 
-FIRST = 700  # tokens of the prompt that comes before the others
+FIRST = 460  # tokens of the prompt that comes before the others
 NEW_TOKENS = 12
 RELATIONS = ("repeat", "append", "one-more", "one-less", "shorter", "branch", "compressed")
 
@@ -33,7 +34,7 @@ def related(relation: str, prompt: list[int], output: list[int]) -> list[int]:
         "append": [*prompt, *output, *tokens(90, 1)],
         "one-more": [*prompt, 7],
         "one-less": prompt[:-1],
-        "shorter": prompt[:640],  # a page edge
+        "shorter": prompt[:448],  # a page edge
         "branch": [*prompt[:300], *tokens(250, 2)],
         "compressed": [*prompt[:256], *tokens(200, 3)],
     }[relation]
@@ -46,7 +47,7 @@ def least_reuse(relation: str, prompt: list[int], output: list[int]) -> int:
         "append": len(prompt) + len(output) - 1,
         "one-more": len(prompt) - 1,
         "one-less": len(prompt) - 2,
-        "shorter": 512,
+        "shorter": 256,
         "branch": 256,
         "compressed": 256,
     }[relation]
@@ -79,7 +80,7 @@ def test_f059_ids_are_those_of_a_cold_run(
     first: list[int],
     cold: dict[str, list[int]],
 ) -> None:
-    runner = Runner.load(agreeing, options(mode, cache))
+    runner = load(agreeing, mode, cache)
     before = run(runner, first, NEW_TOKENS)
     assert before.output_ids == cold["first"]
     prompts = {name: related(name, first, before.output_ids) for name in RELATIONS}
@@ -111,7 +112,7 @@ def _account(seq: Sequence, name: str, cache: bool, first: list[int], output: li
 def test_a_repeat_computes_only_the_last_prompt_token(
     length: int, mode: str, agreeing: Path
 ) -> None:
-    runner = Runner.load(agreeing, options(mode, max_running_requests=2))
+    runner = load(agreeing, mode, max_running_requests=2)
     prompt = tokens(length, 5)
     once = run(runner, prompt, 9)
     again = run(runner, prompt, 9)
@@ -119,18 +120,18 @@ def test_a_repeat_computes_only_the_last_prompt_token(
     assert again.output_ids == once.output_ids
 
 
-@pytest.mark.parametrize("mode", ["mtp-fixed", "mtp-adaptive"])
+@pytest.mark.parametrize("mode", DRAFTING)
 def test_drafts_after_a_hit_are_those_of_a_cold_run(
     mode: str, agreeing: Path, first: list[int]
 ) -> None:
     """The drafter's rows, too, are what they would be: same proposals, same acceptance."""
-    warm, plain = (Runner.load(agreeing, options(mode, cache)) for cache in (True, False))
+    warm, plain = (load(agreeing, mode, cache) for cache in (True, False))
     output = run(warm, first, NEW_TOKENS).output_ids
     # At a page's edge, at a snapshot, within a block, and behind the output.
     prompts = [related(name, first, output) for name in RELATIONS]
-    prompts += [[*first[:512], *tokens(40, 6)], [*first, *output[:5], *tokens(30, 7)]]
-    for prompt in prompts * 2:
-        hit, cold_run = run(warm, prompt, 40), run(plain, prompt, 40)
+    prompts += [[*first[:320], *tokens(40, 6)], [*first, *output[:5], *tokens(30, 7)]]
+    for prompt in [*prompts, *prompts[::4]]:
+        hit, cold_run = run(warm, prompt, 20), run(plain, prompt, 20)
         assert hit.cached_tokens > 0
         assert hit.output_ids == cold_run.output_ids
         for name in ("proposed_drafts", "correct_drafts", "verify_steps", "correct_histogram"):
@@ -141,7 +142,7 @@ def test_drafts_after_a_hit_are_those_of_a_cold_run(
 def test_the_state_after_a_hit_is_bit_for_bit_that_of_a_cold_run(
     mode: str, agreeing: Path, first: list[int]
 ) -> None:
-    warm, plain = (Runner.load(agreeing, options(mode, cache)) for cache in (True, False))
+    warm, plain = (load(agreeing, mode, cache) for cache in (True, False))
     output = run(warm, first, NEW_TOKENS).output_ids
     for name in RELATIONS * 2:  # the second time after a sibling that branches off elsewhere
         prompt = related(name, first, output)
@@ -164,10 +165,17 @@ def whole_state(runner: Runner, seq: Sequence) -> dict[str, torch.Tensor]:
     assert seq.slot is not None
     size = runner.info.page_size
     found = logical_state(runner._core.state, seq.slot, seq.pages, size, seq.computed)
-    if runner._core.drafter is not None:
-        stop = seq.computed - len(runner._core.drafter._owed[seq])
+    drafter = runner._core.drafter
+    if isinstance(drafter, BlockDrafter):
+        stop = seq.computed - len(drafter._owed.get(seq, ()))
+        first = drafter._backbone.first_seen(stop)
+        for layer in range(drafter._backbone.config.layers):
+            rows = drafter._memory.read(layer, seq, first, stop)
+            found[f"drafter.{layer}.keys"], found[f"drafter.{layer}.values"] = rows
+    elif drafter is not None:
+        stop = seq.computed - len(drafter._owed[seq])
         rows = torch.tensor(pool_rows(seq.pages, 0, stop, size))
         found["drafter.keys"] = runner._core.state.drafter[0].keys[rows]
         found["drafter.values"] = runner._core.state.drafter[0].values[rows]
-        found["drafter.owed"] = runner._core.drafter._owed[seq]
+        found["drafter.owed"] = drafter._owed[seq]
     return found

@@ -11,7 +11,7 @@ import pytest
 import torch
 from checkpoints import random_model, rewrite, save_checkpoint
 from driving import generate, greedy
-from prefix_driving import MODES, advance, assert_empty, begin, finish, options, run
+from prefix_driving import MODES, advance, assert_empty, begin, finish, load, options, run
 from specdec.assemble import assemble
 from specdec.contract import RunnerOptions
 from specdec.errors import SpecdecError
@@ -31,7 +31,7 @@ def cold_ids(folder: Path, prompt: list[int], new_tokens: int) -> list[int]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_running_prompt_is_shared_page_by_page(mode: str, agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options(mode))
+    runner = load(agreeing, mode)
     prompt = tokens(600, 1)
     first = begin(runner, prompt, 6)
     while first.phase is Phase.PREFILL:
@@ -47,7 +47,7 @@ def test_a_running_prompt_is_shared_page_by_page(mode: str, agreeing: Path) -> N
 
 
 def test_two_who_computed_the_same_leave_it_once(agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options("mtp-fixed"))
+    runner = load(agreeing, "mtp-fixed")
     prompt = tokens(300, 2)
     seqs = finish(runner, [begin(runner, prompt, 8, str(i)) for i in range(3)])
     assert len({tuple(seq.output_ids) for seq in seqs}) == 1
@@ -56,7 +56,7 @@ def test_two_who_computed_the_same_leave_it_once(agreeing: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_appended_request_keeps_its_pages_in_one_run(mode: str, agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options(mode))
+    runner = load(agreeing, mode)
     before = run(runner, tokens(300, 3), 10)
     seq = begin(runner, [*before.all_tokens(), *tokens(200, 4)], 10)
     assert seq.cached_tokens == 309
@@ -65,7 +65,7 @@ def test_an_appended_request_keeps_its_pages_in_one_run(mode: str, agreeing: Pat
 
 
 def test_a_full_pool_evicts_before_it_retracts(agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options("mtp-fixed", max_total_tokens=512))
+    runner = load(agreeing, "mtp-fixed", max_total_tokens=512)
     run(runner, tokens(250, 5), 20)
     assert runner.pool.free_tokens == 512 - 320
     assert (runner.pool.used_tokens, runner.pool.evictable_tokens) == (0, 320)
@@ -80,7 +80,7 @@ def test_a_full_pool_evicts_before_it_retracts(agreeing: Path) -> None:
 
 
 def test_the_least_recently_used_goes_first(agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options("target-only", max_total_tokens=512))
+    runner = load(agreeing, "target-only", max_total_tokens=512)
     old, new = tokens(150, 7), tokens(150, 8)
     for prompt in (old, new, old):
         run(runner, prompt, 2)
@@ -91,7 +91,7 @@ def test_the_least_recently_used_goes_first(agreeing: Path) -> None:
 
 def test_a_request_of_the_whole_pool_is_admitted_beside_its_own_prefix(agreeing: Path) -> None:
     """The copied page needs room of its own; where there is none, the request starts cold."""
-    runner = Runner.load(agreeing, options("mtp-fixed", max_total_tokens=256))
+    runner = load(agreeing, "mtp-fixed", max_total_tokens=256)
     prompt = tokens(200, 10)
     run(runner, prompt, 30)
     seq = begin(runner, prompt, 56)
@@ -102,7 +102,7 @@ def test_a_request_of_the_whole_pool_is_admitted_beside_its_own_prefix(agreeing:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 def test_what_an_aborted_request_computed_is_reused(steps: int, mode: str, agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options(mode, prefill_chunk_tokens=100))
+    runner = load(agreeing, mode, prefill_chunk_tokens=100)
     prompt = tokens(250, 11)
     seq = begin(runner, prompt, 30)
     for _ in range(steps):
@@ -117,7 +117,7 @@ def test_what_an_aborted_request_computed_is_reused(steps: int, mode: str, agree
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_retracted_request_goes_on_from_what_it_left(mode: str, agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options(mode))
+    runner = load(agreeing, mode)
     prompt = tokens(130, 12)
     seq = begin(runner, prompt, 40)
     for turn in range(200):
@@ -136,7 +136,7 @@ def test_a_retracted_request_goes_on_from_what_it_left(mode: str, agreeing: Path
 
 
 def test_tenants_share_nothing(agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options("mtp-fixed"))
+    runner = load(agreeing, "mtp-fixed")
     prompt = tokens(200, 13)
     reused = []
     for key in (None, ("a", ""), ("", "a"), None, ("a", "")):
@@ -150,16 +150,16 @@ def test_tenants_share_nothing(agreeing: Path) -> None:
 
 
 def test_snapshots_keep_within_their_number_and_their_bytes(agreeing: Path) -> None:
-    one = Runner.load(agreeing, options("mtp-fixed"))
+    one = load(agreeing, "mtp-fixed")
     run(one, tokens(20, 14), 1)
     size = one.cache_size.snapshot_bytes // one.cache_size.snapshots
     for limits in ({"max_snapshots": 3}, {"max_snapshot_bytes": 3 * size + 1000}):
-        runner = Runner.load(agreeing, options("mtp-fixed", **limits))
+        runner = load(agreeing, "mtp-fixed", **limits)
         prompt = tokens(1100, 15)
         run(runner, prompt, 4)
         assert runner.cache_size.snapshots == 3
         assert run(runner, prompt, 4).cached_tokens == 1099
-    tiny = Runner.load(agreeing, options("mtp-fixed", max_snapshot_bytes=10))
+    tiny = load(agreeing, "mtp-fixed", max_snapshot_bytes=10)
     run(tiny, tokens(300, 14), 4)
     assert run(tiny, tokens(300, 14), 4).cached_tokens == 0
     assert tiny.cache_size.snapshots == 0
@@ -171,7 +171,7 @@ def test_late_snapshots_come_at_the_interval(interval: int, tmp_path: Path) -> N
 
     folder = agreeing_checkpoint(tmp_path, max_position_embeddings=8192)
     settings = {"snapshot_interval": interval, "max_running_requests": 1}
-    runner = Runner.load(folder, options("target-only", **settings))
+    runner = load(folder, "target-only", **settings)
     prompt = tokens(5300, 16)
     run(runner, prompt, 1)
     seq = begin(runner, [*prompt[:5000], 1, 2, 3], 1)
@@ -179,7 +179,7 @@ def test_late_snapshots_come_at_the_interval(interval: int, tmp_path: Path) -> N
 
 
 def test_generate_flush_generate_works_for_ever(agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options("mtp-fixed"))
+    runner = load(agreeing, "mtp-fixed")
     prompt = tokens(300, 17)
     outputs = set()
     for _ in range(4):
@@ -197,7 +197,7 @@ def test_a_request_whose_logits_are_not_finite_leaves_nothing(shard: str, tmp_pa
     layer = "model.layers.3" if shard.startswith("model") else "mtp.layers.0"
     name = f"{layer}.mlp.down_proj.weight"
     rewrite(tmp_path, shard, lambda tensors: tensors[name].fill_(3e38))
-    runner = Runner.load(tmp_path, options("mtp-fixed", prefill_chunk_tokens=64))
+    runner = load(tmp_path, "mtp-fixed", prefill_chunk_tokens=64)
     for _ in range(2):
         seq = run(runner, tokens(150, 18), 5)
         assert seq.finish is not None
@@ -213,7 +213,7 @@ def test_a_request_whose_logits_are_not_finite_leaves_nothing(shard: str, tmp_pa
 def test_without_exact_prefill_only_prefilled_rows_are_reused_at_block_edges(
     mode: str, agreeing: Path
 ) -> None:
-    chosen = options(mode, prefill_chunk_tokens=100)
+    chosen = options(agreeing, mode, prefill_chunk_tokens=100)
     parts = assemble(agreeing, chosen)
     invariance = dataclasses.replace(parts.info.invariance, prefill_exact=False, prefill_rows=8)
     info = dataclasses.replace(parts.info, invariance=invariance)

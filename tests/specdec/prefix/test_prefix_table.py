@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from checkpoints import agreeing_checkpoint
 from driving import generate, greedy
-from prefix_driving import MODES, options, run
+from prefix_driving import MODES, load, run
 from specdec.contract import RunnerOptions
 from specdec.request import Sequence
 from specdec.runner import Runner
@@ -32,7 +32,7 @@ def continuous(runner: Runner, start: int, common: int) -> list[Sequence]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_continuous_requests_reuse_what_the_table_says(mode: str, agreeing: Path) -> None:
-    runner = Runner.load(agreeing, options(mode, max_running_requests=1, context_length=2048))
+    runner = load(agreeing, mode, max_running_requests=1, context_length=2048)
     done = continuous(runner, 512, 256)
     assert [len(seq.prompt_ids) for seq in done] == [512, 1028, 1544, 768]
     assert [seq.cached_tokens for seq in done] == [0, 515, 1031, 256]
@@ -49,7 +49,7 @@ def test_the_continuous_requests_reuse_what_the_table_says(mode: str, agreeing: 
 def test_after_a_long_start_a_compressed_prompt_reuses_4096(mode: str, tmp_path: Path) -> None:
     folder = agreeing_checkpoint(tmp_path, max_position_embeddings=40_960)
     size = {"max_running_requests": 1, "max_total_tokens": 65_536, "prefill_chunk_tokens": 4096}
-    done = continuous(Runner.load(folder, options(mode, **size)), 32_768, 4096)
+    done = continuous(load(folder, mode, **size), 32_768, 4096)
     assert [len(seq.prompt_ids) for seq in done] == [32_768, 33_284, 33_800, 4608]
     assert [seq.cached_tokens for seq in done] == [0, 32_771, 33_287, 4096]
     assert [seq.resume_source for seq in done] == ["empty", "live", "live", "snapshot"]
