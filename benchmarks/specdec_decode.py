@@ -6,7 +6,9 @@
 Prints one line a cell as it goes, then the ratios. Prompts are text that the checkpoint was not
 trained on, from its `heldout.jsonl` (`--domain`, default code) or from `--text` files, tokenised by
 its own tokenizer; with `random`, a checkpoint of the same kind with random weights and random
-tokens, whose acceptance says nothing.
+tokens, whose acceptance says nothing. `--drafters` adds the modes dflash2 (its block whole, and
+with adaptive widths under `--adaptive`) and dspark, with the checkpoints in the folders beside the
+model's of its name and `-dflash2`, `-dspark`.
 
 Each cell is warmed up once. The engine's decode time is that of its decode steps alone.
 `transformers` decodes with `generate` and its default (dynamic) cache, which is the fastest that
@@ -184,7 +186,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument("--draft-steps", type=int, nargs="+", default=[3])
-    parser.add_argument("--adaptive", action="store_true", help="also MTP with adaptive widths")
+    parser.add_argument("--adaptive", action="store_true", help="also with adaptive widths")
+    parser.add_argument("--drafters", action="store_true", help="also dflash2 and dspark")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--domain", default="code", help="of the checkpoint's held-out documents")
     parser.add_argument("--text", type=Path, nargs="*", default=[], help="files for prompts")
@@ -209,6 +212,14 @@ def settings(args: argparse.Namespace) -> dict[str, RunnerOptions]:
         found["mtp adaptive"] = RunnerOptions(
             mode="mtp", draft_steps=max(args.draft_steps), adaptive=True, **common
         )
+    if args.drafters:
+        blocks, sparks = (Path(f"{args.model}-{kind}") for kind in ("dflash2", "dspark"))
+        found["dflash2"] = RunnerOptions(mode="dflash2", draft_model=blocks, **common)
+        if args.adaptive:
+            found["dflash2 adaptive"] = RunnerOptions(
+                mode="dflash2", draft_model=blocks, adaptive=True, **common
+            )
+        found["dspark"] = RunnerOptions(mode="dspark", draft_model=sparks, **common)
     return found
 
 

@@ -1,7 +1,11 @@
 """What the engine itself does with the checkpoint: accept length by workload, recall by length.
 
-    python -m specdec.train.measure fixtures/models/tiny-qwen3.5 [--widths 1,3,5,7]
-        [--prompts 8] [--prompt-tokens 512] [--new-tokens 96] [--recall 1024,8192] [--out FILE]
+    python -m specdec.train.measure fixtures/models/tiny-qwen3.5 [--draft-model DIR]
+        [--widths 1,3,5,7] [--prompts 8] [--prompt-tokens 512] [--new-tokens 96]
+        [--recall 1024,8192] [--out FILE]
+
+With ``--draft-model`` the drafts are that checkpoint's (DFlash2 or DSpark, as it declares), whole
+blocks unless widths are given; without it they are the MTP head's.
 
 Greedy, on prompts from the checkpoint's own ``heldout.jsonl``. Every speculative output is
 compared with target-only, id by id; counts come from the engine's counters.
@@ -15,14 +19,16 @@ from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from specdec.contract import RunnerOptions
-from specdec.request import Phase, SamplingParams, Sequence
+from specdec.contract import Mode, RunnerOptions
+from specdec.request import Counters, Phase, SamplingParams, Sequence
 from specdec.runner import Runner
 from specdec.train.evaluate import held_out_streams
 from specdec.train.vocabulary import TURN_END, Encoder
 from specdec.train.workloads import Prompt, needles, workloads
 
 RECALL_STYLES = ("named", "numbered", "plain")
+DEFAULT_WIDTHS = (1, 3, 5, 7)
+MODES: dict[str, Mode] = {"DFlash2DraftModel": "dflash2", "DSparkDraftModel": "dspark"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Acceptance:
     plain: int
     histogram: list[int]
     identical: int  # prompts whose ids equal those of target-only
+    by_prompt: list[float | None]  # accept length of each
 
     @property
     def accept_length(self) -> float | None:
@@ -80,7 +87,31 @@ def pool(name: str, drafts: int, done: list[Sequence], plain: list[Sequence]) ->
         sum(seq.counters.plain_tokens for seq in done),
         histogram,
         sum(a.output_ids == b.output_ids for a, b in zip(done, plain, strict=True)),
+        [accept_length(seq.counters) for seq in done],
     )
+
+
+def accept_length(counters: Counters) -> float | None:
+    """Of one request, to three places; None where nothing was verified."""
+    steps = counters.verify_steps
+    return round(1 + counters.correct_drafts / steps, 3) if steps else None
+
+
+def launches(options: argparse.Namespace) -> list[RunnerOptions]:
+    """The drafting modes and widths asked for."""
+    widths = [int(part) for part in (options.widths or "").split(",") if part]
+    common = {"device": options.device, "max_running_requests": 1}
+    if options.draft_model is None:
+        return [
+            RunnerOptions(mode="mtp", draft_steps=width, **common)
+            for width in widths or DEFAULT_WIDTHS
+        ]
+    config = json.loads((options.draft_model / "config.json").read_text("utf-8"))
+    mode = MODES[config["architectures"][0]]
+    return [
+        RunnerOptions(mode=mode, draft_model=options.draft_model, draft_steps=width, **common)
+        for width in (*widths,) or (None,)
+    ]
 
 
 def recall_score(encode: Encoder, seqs: list[Sequence], prompts: list[Prompt]) -> dict[str, object]:
@@ -104,7 +135,8 @@ def recall_score(encode: Encoder, seqs: list[Sequence], prompts: list[Prompt]) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--widths", default="1,3,5,7")
+    parser.add_argument("--draft-model", type=Path)
+    parser.add_argument("--widths", help="drafts a step, several by comma")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--prompt-tokens", type=int, default=512)
     parser.add_argument("--new-tokens", type=int, default=96)
@@ -124,14 +156,13 @@ def main() -> None:
         name: run(target, texts, options.new_tokens, name == "recall")
         for name, texts in prompts.items()
     }
-    for width in [int(part) for part in options.widths.split(",") if part]:
-        settings = RunnerOptions(
-            mode="mtp", device=options.device, draft_steps=width, max_running_requests=1
-        )
-        runner = Runner.load(options.model, settings)
+    for launch in launches(options):
+        runner = Runner.load(options.model, launch)
+        assert runner.info.draft is not None
+        drafts = runner.info.draft.most
         for name, texts in prompts.items():
             done = run(runner, texts, options.new_tokens, name == "recall")
-            row = pool(name, width, done, plain[name])
+            row = pool(name, drafts, done, plain[name])
             shown = {**asdict(row), "accept_length": row.accept_length, "match": row.match_rate}
             figures["acceptance"].append(shown)
             print(json.dumps(shown), flush=True)
