@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qualify.checks import as_planned
 from qualify.checks.select import launch_record
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Verdict
@@ -18,7 +19,12 @@ Facts = dict[str, Any]
 
 
 def check(run: Run, settings: Settings) -> list[Verdict]:
-    """One verdict over all launches; not-run where fewer than two say what they are."""
+    """One verdict on each side, held against the plan, and one over all launches; that one is
+    not-run where fewer than two say what they are."""
+    return [*as_planned.check(run), *_all_launches(run)]
+
+
+def _all_launches(run: Run) -> list[Verdict]:
     seen: dict[str, Facts] = {}
     for launch in dict.fromkeys(end.launch for end in run.cells):
         entry = launch_record(run, launch)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import qualify
@@ -103,7 +105,23 @@ def _model(path: str | None) -> dict[str, Any] | None:
         files = checkpoint_hashes(path)
     except OSError as error:
         return {"path": path, "files": None, "error": str(error)}
-    return {"path": path, "files": files}
+    return {"path": path, "files": files, "declared": declared(path)}
+
+
+def declared(path: str) -> dict[str, Any] | None:
+    """What a checkpoint's config.json says it is; None where there is none to read."""
+    try:
+        root = json.loads((Path(path) / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(root, dict):
+        return None
+    text = root.get("text_config")
+    inner = text if isinstance(text, dict) else root
+    return {
+        "architectures": root.get("architectures"),
+        "layers": inner.get("num_hidden_layers"),
+    }
 
 
 def _package(module: str | None) -> dict[str, str] | None:

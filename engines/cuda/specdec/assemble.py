@@ -92,6 +92,7 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         invariance=check_rows(target, config, products, device),
         prefix_cache=options.prefix_cache,
         draft=facts,
+        layers=target.layers,
     )
     if info.invariance.prefill_rows == 0:
         whole = replace(info.invariance, prefill_rows=options.prefill_chunk_tokens)

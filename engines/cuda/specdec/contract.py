@@ -125,6 +125,7 @@ class RunnerInfo:
     prefix_cache: bool = False
     tp_size: int = 1  # bytes above are of one rank
     draft: DraftFacts | None = None  # in every mode that drafts
+    layers: int | None = None  # of the target, as they were built
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,11 @@ class Target:
             )
             self._layers.append((Shell(config, weights, products), mixer))
 
+    @property
+    def layers(self) -> int:
+        """How many were built, whatever the configuration says."""
+        return len(self._layers)
+
     def hidden(self, plan: Pass, state: ModelState) -> Tensor:
         """Run a pass: final-normalised hidden rows [rows, hidden]; ``state`` moves on."""
         return self.rows(plan, state).hidden

@@ -78,6 +78,7 @@ async def model_info(request: Request) -> JSONResponse:
             "context_length": info.context_length,
             "eos_token_ids": sorted(info.eos_token_ids),
             "parameters": info.parameters,
+            "num_hidden_layers": info.layers,
         }
     )
 
