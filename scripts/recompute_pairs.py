@@ -123,7 +123,8 @@ def likeness(data: Data, r: dict[str, Any]) -> tuple[Any, ...]:
     cache = r["cache"]
     request = r["request"]
     return (
-        cache["policy"], cache["method"] or "none", data.instrumented.get(r["launch"]) or None,
+        cache["policy"], cache["method"] or "none",
+        repr(data.instrumented.get(r["launch"]) or None),  # a list of what is switched on
         *(repr(request.get(k)) for k in SAME),
     )  # fmt: skip
 
