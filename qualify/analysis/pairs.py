@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from qualify.analysis.outcomes import Finding, LogRatios, holm, judge, round_means
-from qualify.analysis.speculation import (
-    Steps,
-    break_even_accept_length,
-    break_even_tokens_per_step,
-    steps_of,
+from qualify.analysis.break_even import BreakEven, break_even
+from qualify.analysis.matched import (
+    by_round,
+    cycle_log,
+    decode_log,
+    estimate,
+    key_of,
+    steps_of_both,
+    tokens_log,
+    unfit,
+    wall_log,
+    wall_same_prefill_log,
 )
+from qualify.analysis.outcomes import Finding, holm, judge
 from qualify.analysis.stats import mean
 from qualify.analysis.timing import prefill_share, window_s
-from qualify.checks.implausible import flaw
 from qualify.checks.pairing import Match, baseline_repeats, cells_of, matches, planned_pairs
 from qualify.checks.pool import pool
 from qualify.checks.protocol import unlike
 from qualify.checks.select import Place, completion_tokens, places
 from qualify.checks.settings import Settings
 from qualify.records.run import Run
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """What the side must commit to tie with the reference at its own cycle time, beside
-    what it did commit. Accept length counts the bonus token; None without verify steps."""
-
-    needed_tokens_per_step: float
-    reached_tokens_per_step: float
-    needed_accept_length: float | None
-    reached_accept_length: float | None
-    possible_accept_length: float | None  # 1 + P/V: every proposed draft right
 
 
 @dataclass(frozen=True)
@@ -136,16 +130,16 @@ def _result(
     left_out: dict[str, int] = defaultdict(int)
     usable = []
     for match in found:
-        why = _unfit(match)
+        why = unfit(match)
         if why is None:
             usable.append(match)
         else:
             left_out[why] += 1
-    decode = _by_round(usable, _decode)
-    both = {(m.round, _key(m)): pair for m in usable if (pair := _steps(m, speculative))}
+    decode = by_round(usable, decode_log)
+    both = {(m.round, key_of(m)): pair for m in usable if (pair := steps_of_both(m, speculative))}
     whole = len(both) == len(usable)
-    cycle = _by_round(usable, lambda m: _cycle(both[m.round, _key(m)])) if whole else {}
-    tokens = _by_round(usable, lambda m: _tokens(both[m.round, _key(m)])) if whole else {}
+    cycle = by_round(usable, lambda m: cycle_log(both[m.round, key_of(m)])) if whole else {}
+    tokens = by_round(usable, lambda m: tokens_log(both[m.round, key_of(m)])) if whole else {}
     finding = judge(decode, margin)
     return PairResult(
         side=names[0],
@@ -154,17 +148,17 @@ def _result(
         workload=place.cell.workload,
         tokens=place.cell.prompts.tokens,
         concurrency=place.cell.concurrency,
-        prompts=len({_key(m) for m in usable}),
+        prompts=len({key_of(m) for m in usable}),
         rounds=len(decode),
         left_out=dict(sorted(left_out.items())),
         decode=finding,
-        wall=judge(_by_round(usable, _wall), margin),
-        wall_same_prefill=_estimate(_by_round(usable, _wall_same_prefill)),
+        wall=judge(by_round(usable, wall_log), margin),
+        wall_same_prefill=estimate(by_round(usable, wall_same_prefill_log)),
         prefill_share=prefill_share([m.b for m in usable]),
         throughput_ratio=None,
-        cycle_factor=_estimate(cycle),
-        tokens_factor=_estimate(tokens),
-        break_even=_break_even(usable, list(both.values())) if whole else None,
+        cycle_factor=estimate(cycle),
+        tokens_factor=estimate(tokens),
+        break_even=break_even(usable, list(both.values())) if whole else None,
         proposed=pool(m.a for m in usable).P,
         refused=refused,
         round_ratios={
@@ -172,82 +166,6 @@ def _result(
             for r, v in decode.items()
             if (m := mean(list(v.values()))) is not None
         },
-    )
-
-
-def _key(match: Match) -> tuple[str, int]:
-    return match.a.prompt_id, match.a.turn
-
-
-def _by_round(
-    found: Iterable[Match], measure: Callable[[Match], float | None]
-) -> dict[int, dict[tuple[str, int], float]]:
-    values: dict[int, dict[tuple[str, int], float]] = {}
-    for match in found:
-        if (value := measure(match)) is not None:
-            values.setdefault(match.round, {})[_key(match)] = value
-    return values
-
-
-def _decode(m: Match) -> float | None:
-    return _log(m.b.timing.tpot_ms, m.a.timing.tpot_ms)
-
-
-def _wall(m: Match) -> float | None:
-    return _log(m.b.timing.t_last_s, m.a.timing.t_last_s)
-
-
-def _wall_same_prefill(m: Match) -> float | None:
-    """Log ratio of whole answers if both had taken the reference's time to first token."""
-    a, b = m.a.timing, m.b.timing
-    if a.t_first_s is None or a.t_last_s is None or b.t_first_s is None:
-        return None
-    return _log(b.t_last_s, b.t_first_s + (a.t_last_s - a.t_first_s))
-
-
-def _cycle(steps: tuple[Steps, Steps]) -> float | None:
-    return _log(steps[1].cycle_s, steps[0].cycle_s)
-
-
-def _tokens(steps: tuple[Steps, Steps]) -> float | None:
-    return _log(steps[0].tokens_per_step, steps[1].tokens_per_step)
-
-
-def _log(top: float | None, bottom: float | None) -> float | None:
-    return math.log(top / bottom) if top and bottom and top > 0 and bottom > 0 else None
-
-
-def _estimate(values: LogRatios) -> float | None:
-    """The same mean of round means that the ratio itself is, so that factors multiply to it."""
-    centre = mean(round_means(values))
-    return None if centre is None else math.exp(centre)
-
-
-def _steps(match: Match, speculative: tuple[bool, bool]) -> tuple[Steps, Steps] | None:
-    a = steps_of(match.a, speculative=speculative[0])
-    b = steps_of(match.b, speculative=speculative[1])
-    return (a, b) if a is not None and b is not None else None
-
-
-def _break_even(usable: list[Match], both: list[tuple[Steps, Steps]]) -> BreakEven | None:
-    """Pooled over the compared prompts of both sides."""
-    steps = sum(a.count for a, _ in both)
-    reference_tokens = sum(b.tokens for _, b in both)
-    if not steps or not reference_tokens:
-        return None
-    cycle_s = math.fsum(a.duration_s for a, _ in both) / steps
-    tpot_s = math.fsum(b.duration_s for _, b in both) / reference_tokens
-    needed = break_even_tokens_per_step(cycle_s, tpot_s)
-    total = pool(m.a for m in usable)
-    length = (
-        break_even_accept_length(needed, total.V, total.T or 0) if total.V is not None else None
-    )
-    return BreakEven(
-        needed,
-        sum(a.tokens for a, _ in both) / steps,
-        length,
-        total.accept_length,
-        None if total.proposed_per_step is None else 1 + total.proposed_per_step,
     )
 
 
@@ -269,15 +187,3 @@ def _rate(place: Place) -> float | None:
     if not window or len(place.counted) != len(place.records):
         return None
     return sum(completion_tokens(r) or 0 for r in place.counted) / window
-
-
-def _unfit(match: Match) -> str | None:
-    """Why a matched prompt does not enter the comparison; None when it does."""
-    if match.a.prompt_sha256 != match.b.prompt_sha256:
-        return "not the same prompt"
-    if completion_tokens(match.a) != completion_tokens(match.b):
-        return "unequal output lengths"
-    for record in (match.a, match.b):
-        if (why := flaw(record)) is not None:
-            return why
-    return None

@@ -16,20 +16,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from qualify.campaign.faults import CampaignFaults, Fault, Path
 from qualify.campaign.scalars import Trap, resolve
+from qualify.campaign.yaml_text import CAMPAIGN, Genre, compose, line_of, whole_file
 
 DEEPEST = 20  # no campaign needs more; it keeps a hostile file from exhausting the stack
-
-
-@dataclass(frozen=True)
-class Genre:
-    """What a file should be, for the faults of one that is something else."""
-
-    article: str
-    noun: str
-    start: str  # how its first line reads
-
-
-CAMPAIGN = Genre("a", "campaign", "campaign: NAME")
 
 
 @dataclass(frozen=True)
@@ -91,10 +80,12 @@ def read_document(path: FilePath, genre: Genre = CAMPAIGN) -> Document:
         data = path.read_bytes()
     except FileNotFoundError:
         remedy = "Check the path; `ls` shows what is there."
-        raise _whole(shown, "there is no such file", remedy) from None
+        raise whole_file(shown, "there is no such file", remedy) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _whole(shown, f"it cannot be read: {reason}", "Give a readable YAML file.") from None
+        raise whole_file(
+            shown, f"it cannot be read: {reason}", "Give a readable YAML file."
+        ) from None
     return parse_document(data, shown, genre)
 
 
@@ -106,54 +97,16 @@ def parse_document(data: bytes, file: str, genre: Genre = CAMPAIGN) -> Document:
         line = data[: error.start].count(b"\n") + 1
         fault = Fault(file, line, "this is not UTF-8 text", "Save the file as UTF-8.")
         raise CampaignFaults([fault]) from None
-    node = _compose(text, file, genre)
+    node = compose(text, file, genre)
     document = Document(file)
     if not isinstance(node, MappingNode):
         found = "nothing" if node is None else _kind(node)
-        at = None if node is None else _line(node)
+        at = None if node is None else line_of(node)
         sentence = f"{genre.article} {genre.noun} is a mapping of keys; this file holds {found}"
         raise CampaignFaults([Fault(file, at, sentence, f"Start with `{genre.start}`.")])
     _refuse_copies_and_tags(text, document)
-    document.value = _read(node, (), _line(node), document)
+    document.value = _read(node, (), line_of(node), document)
     return document
-
-
-def _compose(text: str, file: str, genre: Genre) -> Node | None:
-    try:
-        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except RecursionError:
-        raise _whole(file, "it is nested too deeply", "Write it flat.") from None
-    except yaml.reader.ReaderError as error:
-        line = text[: error.position].count("\n") + 1
-        sentence = f"there is an unprintable character (U+{error.character:04X}) here"
-        fault = Fault(file, line, sentence, "Delete it, or write it as an escape in quotes.")
-        raise CampaignFaults([fault]) from None
-    except yaml.MarkedYAMLError as error:
-        raise CampaignFaults([_syntax(error, text, file)]) from None
-    if len(nodes) > 1:
-        line = _line(nodes[1])
-        fault = Fault(file, line, "a second document starts here", f"One {genre.noun} a file.")
-        raise CampaignFaults([fault])
-    return nodes[0] if nodes else None
-
-
-def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> Fault:
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else None
-    lines = text.splitlines()
-    written = lines[mark.line] if mark and mark.line < len(lines) else ""
-    problem = error.problem or "it cannot be parsed"
-    if "\t" in written[: len(written) - len(written.lstrip())] or r"'\t'" in problem:
-        return Fault(file, line, "a tab indents this line", "Indent with spaces.")
-    if "undefined alias" in problem:
-        return Fault(
-            file, line, "`*name` refers to an anchor, and there is none", "Quote the text."
-        )
-    if "{{" in written or "}}" in written:
-        sentence = "a `{{ placeholder }}` stands here, and nothing fills it in"
-        return Fault(file, line, sentence, "Write the value itself, or quote the text.")
-    remedy = "Look for a missing space after `:`, an open quote or bracket, or uneven indents."
-    return Fault(file, line, f"this is not YAML: {problem}", remedy)
 
 
 def _refuse_copies_and_tags(text: str, document: Document) -> None:
@@ -175,7 +128,7 @@ def _refuse_copies_and_tags(text: str, document: Document) -> None:
 
 
 def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
-    line = _line(node)
+    line = line_of(node)
     text = node.value if isinstance(node, ScalarNode) else None
     document.places[path] = Place(line, key_line, text)
     if len(path) > DEEPEST:
@@ -187,7 +140,9 @@ def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
     if isinstance(node, MappingNode):
         return dict(_pairs(node, path, document))
     if isinstance(node, SequenceNode):
-        return [_read(item, (*path, i), _line(item), document) for i, item in enumerate(node.value)]
+        return [
+            _read(item, (*path, i), line_of(item), document) for i, item in enumerate(node.value)
+        ]
     assert isinstance(node, ScalarNode)
     if node.style is not None:  # quoted or a block: text, whatever it looks like
         return node.value
@@ -200,7 +155,7 @@ def _read(node: Node, path: Path, key_line: int, document: Document) -> Any:
 def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[str, Any]]:
     first: dict[str, int] = {}
     for key_node, value_node in node.value:
-        line = _line(key_node)
+        line = line_of(key_node)
         key = _key(key_node, document)
         if key is None:
             if path and not isinstance(key_node, ScalarNode):
@@ -217,7 +172,7 @@ def _pairs(node: MappingNode, path: Path, document: Document) -> Iterator[tuple[
 
 
 def _key(node: Node, document: Document) -> str | None:
-    line = _line(node)
+    line = line_of(node)
     if not isinstance(node, ScalarNode):
         braces = "If this is a `{{ placeholder }}`, write the value itself."
         document.faults.append(Fault(document.file, line, "a key must be one word", braces))
@@ -240,14 +195,6 @@ def _key(node: Node, document: Document) -> str | None:
 def _refuse(document: Document, path: Path, sentence: str, remedy: str) -> None:
     document.fault(path, sentence, remedy)
     document.unread.add(path)
-
-
-def _whole(file: str, sentence: str, remedy: str) -> CampaignFaults:
-    return CampaignFaults([Fault(file, None, sentence, remedy)])
-
-
-def _line(node: Node) -> int:
-    return int(node.start_mark.line) + 1
 
 
 def _kind(node: Node) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from qualify.campaign.document import Document
 from qualify.campaign.faults import Path, did_you_mean
-from qualify.campaign.rules import listed, mapped, numbers, side_names, whole
+from qualify.campaign.parts import listed, mapped, numbers, side_names, whole
 
 
 class ProfileLimits(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 
 from qualify.campaign.document import Document
 from qualify.campaign.faults import Path
-from qualify.campaign.rules import listed, mapped
+from qualify.campaign.parts import listed, mapped
 from qualify.printable import printable
 
 LONGEST = 100  # characters: a launch's log is called by them, and a file name has 255 bytes

@@ -6,14 +6,15 @@ place does not hide an impossible shape in another: all faults are told at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from qualify.campaign.document import Document
 from qualify.campaign.evals import EVALS
 from qualify.campaign.faults import Path, did_you_mean
+from qualify.campaign.parts import listed, mapped, side_names
+from qualify.campaign.workload_rules import check_workload
 
-CORPORA = tuple(f"corpora/{name}" for name in ("code", "prose", "mixed", "copy", "recall"))
 GATES = (
     "tpot_regression_pct",
     "ttft_regression_pct",
@@ -35,7 +36,7 @@ def check_rules(document: Document) -> None:
     _sampling(document)
     for index, workload in enumerate(listed(document.value.get("workloads"))):
         if isinstance(workload, dict):
-            _workload(document, ("workloads", index), workload, sides)
+            check_workload(document, ("workloads", index), workload, sides)
     _known(document, "gates", GATES)
     for index, entry in enumerate(listed(document.value.get("evals"))):
         if isinstance(entry, str) and entry not in EVALS:
@@ -48,33 +49,6 @@ def check_rules(document: Document) -> None:
                 f"an entry of `evals` names one evaluation, and this has {len(entry)}",
                 "Write each as an entry of its own.",
             )
-
-
-def side_names(document: Document) -> list[str]:
-    """Modes and variants, in order, as far as they could be read."""
-    modes = [m for m in listed(document.value.get("modes")) if isinstance(m, str)]
-    return modes + list(mapped(document.value.get("variants")))
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def mapped(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def numbers(value: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """(sub-path, number) of a whole number or of each one in a list."""
-    if (single := whole(value)) is not None:
-        yield (), single
-    for index, item in enumerate(listed(value)):
-        if (number := whole(item)) is not None:
-            yield (index,), number
 
 
 def _names(document: Document, sides: Sequence[str]) -> None:
@@ -189,91 +163,6 @@ def _sampling(document: Document) -> None:
                 "this runs until length, and sampling.ignore_eos is false: outputs may end early",
                 "Write `until: eos` here, or `ignore_eos: true`.",
             )
-
-
-def _workload(
-    document: Document, path: Path, workload: dict[str, Any], sides: Sequence[str]
-) -> None:
-    prompts = mapped(workload.get("prompts"))
-    cache, turns = workload.get("cache", "cold"), whole(prompts.get("turns", 1))
-    if turns is not None and turns > 1 and cache in ("cold", "warm"):
-        document.fault(
-            (*path, "prompts", "turns"),
-            f"{turns} turns need a prefix that is kept, and `cache` is {cache}",
-            "Write `cache: session`, or leave `turns` out.",
-        )
-    if cache == "session" and turns == 1:
-        document.fault(
-            (*path, "cache"),
-            "a session grows turn by turn, and there is one turn",
-            "Add `turns:` above 1 under `prompts`, or write `cache: cold`.",
-        )
-    source = prompts.get("source")
-    if isinstance(source, str) and source.startswith("corpora/") and source not in CORPORA:
-        document.fault(
-            (*path, "prompts", "source"),
-            f"there is no bundled corpus `{source}`",
-            did_you_mean(source, CORPORA),
-        )
-    _growth(document, path, workload, prompts, turns)
-    for key in ("tokens", "concurrency"):
-        parent = prompts if key == "tokens" else workload
-        at = (*path, "prompts", key) if key == "tokens" else (*path, key)
-        _sizes(document, at, key, parent.get(key))
-    count = whole(prompts.get("count"))
-    for sub, concurrency in numbers(workload.get("concurrency")):
-        if count is not None and 0 < count < concurrency:
-            document.fault(
-                (*path, "concurrency", *sub),
-                f"{concurrency} requests at once need as many prompts, and there are {count}",
-                f"Write `count: {concurrency}` or more, or a lower concurrency.",
-            )
-    for index, name in enumerate(listed(workload.get("modes"))):
-        if isinstance(name, str) and name not in sides:
-            document.fault(
-                (*path, "modes", index),
-                f"`{name}` is no mode or variant of this campaign",
-                did_you_mean(name, sides),
-            )
-    if workload.get("modes") == []:
-        document.fault((*path, "modes"), "no mode measures this", "Name one, or leave it out.")
-
-
-def _growth(
-    document: Document,
-    path: Path,
-    workload: dict[str, Any],
-    prompts: dict[str, Any],
-    turns: int | None,
-) -> None:
-    growth = whole(prompts.get("growth"))
-    budget = whole(mapped(document.value.get("sampling")).get("output_tokens"))
-    output = whole(workload.get("output_tokens")) or budget
-    if growth is not None and turns == 1:
-        document.fault(
-            (*path, "prompts", "growth"),
-            "`growth` is what later turns add, and there is one turn",
-            "Add `turns:` above 1, or leave `growth` out.",
-        )
-    grown = growth or min((n for _, n in numbers(prompts.get("tokens"))), default=None)
-    if turns is not None and turns > 1 and grown is not None and output and grown <= output:
-        document.fault(
-            (*path, "prompts"),
-            f"each turn adds {grown} tokens, and its answer alone may take {output}",
-            f"Write `growth:` above {output}, or a smaller `output_tokens`.",
-        )
-
-
-def _sizes(document: Document, path: Path, key: str, value: Any) -> None:
-    if value == []:
-        document.fault(path, f"`{key}` is an empty list", "Write at least one number.")
-    seen: set[int] = set()
-    for sub, number in numbers(value):
-        if number <= 0:
-            document.fault((*path, *sub), f"`{key}` is {number}", "Write a number above 0.")
-        elif number in seen:
-            document.fault((*path, *sub), f"{number} stands twice in `{key}`", "Write it once.")
-        seen.add(number)
 
 
 def _known(document: Document, section: str, known: Sequence[str]) -> None:

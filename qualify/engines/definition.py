@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from qualify.campaign.document import Document, Genre, read_document
+from qualify.campaign.document import Document, read_document
 from qualify.campaign.faults import CampaignFaults, Fault
+from qualify.campaign.yaml_text import Genre
 from qualify.engines.spec_schema import EngineYaml
 from qualify.errors import UsageError
 

@@ -11,7 +11,7 @@ import yaml
 
 from qualify.campaign.checks import NOT_BUILT, ChecksSpec, as_written, parity_is_judged
 from qualify.campaign.load import campaign_schema
-from qualify.campaign.rules import CORPORA
+from qualify.campaign.workload_rules import CORPORA
 from qualify.checks.all import CHECKS
 from qualify.paths import campaigns_dir, data_root
 from qualify.prompts.sources import BUNDLED
