@@ -16,7 +16,9 @@ from qualify.checks import (
     expect,
     graphs,
     identity,
+    image,
     implausible,
+    integrity,
     kernels,
     length,
     lifecycle,
@@ -41,6 +43,8 @@ Check = Callable[[Run, Settings], list[Verdict]]
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("completion", completion.check),
     ("identity", identity.check),
+    ("integrity", integrity.check),
+    ("image", image.check),
     ("stream", stream.check),
     ("shape", shape.check),
     ("prompts", prompts.check),

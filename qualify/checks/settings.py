@@ -10,6 +10,8 @@ from typing import Any
 OPTIONS: dict[str, tuple[str, ...]] = {
     "completion": (),
     "identity": (),
+    "integrity": (),
+    "image": (),
     "shape": (),
     "prompts": (),
     "cold": (),
@@ -20,7 +22,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "graphs": ("target", "draft", "sizes"),
     "kernels": ("forbid", "allow"),
     "stream": (),
-    "parity": ("pairs", "waive_below_margin"),
     "ranks": (),
     "acceptance": ("floor",),
     "counters": (),

@@ -11,11 +11,13 @@ from qualify.errors import UsageError
 from qualify.inspect import agree, expected, ignored
 from qualify.inspect.config import Config, read_config
 from qualify.inspect.expected import Expected, Unknown
+from qualify.inspect.gguf import read_gguf
 from qualify.inspect.headers import Heads, read_heads
 from qualify.inspect.nouns import Fault, Inspection
 from qualify.inspect.payload import SECONDS, look
 from qualify.inspect.revision import revision_of
 from qualify.inspect.stored import compare, unexpected
+from qualify.prompts.gguf import read_metadata
 
 KINDS = ("target", "mtp", "dflash2", "dspark")
 _DRAFTERS: dict[str, Callable[[Config], list[Expected]]] = {
@@ -35,10 +37,12 @@ def inspect_checkpoint(
 ) -> Inspection:
     """Look at a target (`mtp` demands its auxiliary head) or, with `target`, at its drafter.
 
-    kind None: what the config's own architecture says. hashes reads every file once (and
-    remembers it); without, only headers and samples are read. Raises UsageError where the
-    folder is no checkpoint.
+    kind None: what the config's own architecture says; a .gguf file has no expected list. hashes
+    reads every file once (and remembers it); without, only headers and samples are read. Raises
+    UsageError where the folder is no checkpoint.
     """
+    if folder.suffix == ".gguf" and folder.is_file():
+        return _gguf(folder, hashes, seconds)
     config, heads = read_config(folder), read_heads(folder)
     kind = kind or kind_of(config)
     faults, unjudged = list(heads.faults), list[str]()
@@ -76,6 +80,29 @@ def inspect_checkpoint(
         "seconds": round(looked.seconds, 3),
     }
     return Inspection(str(folder), kind, tuple(faults), tuple(unjudged), facts)
+
+
+def _gguf(file: Path, hashes: bool, seconds: float) -> Inspection:
+    """A quantised file of llama.cpp: is it whole, and is there something in every tensor?"""
+    heads = read_gguf(file)
+    looked = look(heads.tensors.values(), seconds=seconds)
+    facts = {
+        "architecture": read_metadata(file).get("general.architecture"),
+        "revision": revision_of(file.parent),
+        "files": checkpoint_hashes(file) if hashes else None,
+        "tensors": len(heads.tensors),
+        "looked_at": looked.tensors,
+        "read_bytes": looked.read_bytes,
+        "seconds": round(looked.seconds, 3),
+    }
+    unread = f"{len(looked.unread)} tensors were not looked at in {seconds:g} s"
+    return Inspection(
+        str(file),
+        "gguf",
+        (*heads.faults, *looked.faults),
+        (unread,) if looked.unread else (),
+        facts,
+    )
 
 
 def kind_of(config: Config) -> str:

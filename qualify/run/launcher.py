@@ -49,11 +49,11 @@ class Launcher:
         """Measure `waiting`; when the engine dies in one of them, the rest get a new start."""
         while waiting and not self.stop.is_set():
             attempt_id, before = self.journal.next_attempt(item), len(waiting)
+            resolved = self.resolved[item.side.name]
+            await self.lab.before(self.journal.run_id, item, attempt_id, resolved)
             in_use = await asyncio.to_thread(memory_in_use)
             try:
-                async with launch(
-                    self.resolved[item.side.name], self.journal.store.folder, attempt_id
-                ) as server:
+                async with launch(resolved, self.journal.store.folder, attempt_id) as server:
                     attempt = await self._ready(item, attempt_id, server)
                     if attempt is not None:
                         await self._cells(attempt, waiting)

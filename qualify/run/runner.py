@@ -91,7 +91,7 @@ def run_campaign(
         for text in journal.damage:
             watch(e.Note(f"{text}: that line is left out"))
         desk = Desk(plan, store, bench or Bench(), tokenizer)
-        lab = Lab(store)
+        lab = Lab(store, checks=plan.checks)
         for text in (*desk.damage, *lab.damage):
             watch(e.Note(f"{text}: that line is left out"))
         shelf, stop = Shelf(build), asyncio.Event()

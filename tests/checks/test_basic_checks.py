@@ -45,7 +45,16 @@ def test_a_clean_run_passes_every_check_and_qualifies() -> None:
     assert {v.outcome for v in verdicts if v.demanded} == {"pass"}
     # A made run has no engine log, and a check that sends requests must be named.
     without = {v.check for v in verdicts if v.outcome == "not-run"}
-    assert without <= {"capacity", "graphs", "kernels", "reuse", "lifecycle", "retrieval"}
+    assert without <= {
+        "integrity",
+        "image",
+        "capacity",
+        "graphs",
+        "kernels",
+        "reuse",
+        "lifecycle",
+        "retrieval",
+    }
     assert outcome_of(run, verdicts).exit_code == ExitCode.QUALIFIED
 
 

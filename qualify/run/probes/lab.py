@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from qualify.engines.resolve import ResolvedLaunch
 from qualify.errors import QualifyError
 from qualify.plan import LaunchPlan, ProbePlan
 from qualify.records.probes import ends_of, planned
@@ -15,16 +18,23 @@ from qualify.run.events import Note
 from qualify.run.journal import now
 from qualify.run.launch import Attempt
 from qualify.run.probes import ABOUT_ALL, PROBES
+from qualify.run.probes.before import inspections_of, look
 from qualify.run.probes.probing import Interrupted, Probe, Probing, line
 
 
 class Lab:
     """A probe is done once in a run: in the attempt in which it finished."""
 
-    def __init__(self, store: Store, probes: Mapping[str, Probe] = PROBES) -> None:
-        self.store, self.probes = store, probes
+    def __init__(
+        self,
+        store: Store,
+        probes: Mapping[str, Probe] = PROBES,
+        checks: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store, self.probes, self.checks = store, probes, checks or {}
         damage: list[str] = []
         ends = ends_of(read_lines(ProbeRecord, store.folder / FILE, damage))
+        self._looked = {(end.side, end.probe) for end in ends.values() if end.status == "finished"}
         self._done = {key for key, end in ends.items() if end.status == "finished"}
         self.damage = tuple(damage)
 
@@ -63,6 +73,26 @@ class Lab:
                 None,
             )
         return True
+
+    async def before(
+        self, run: str, launch: LaunchPlan, attempt: str, resolved: ResolvedLaunch
+    ) -> None:
+        """Look at checkpoints and image before the first launch of a side; decides nothing."""
+        side = launch.side
+        for name in inspections_of(resolved, self.checks):
+            if (side.name, name) in self._looked:
+                continue
+            self._looked.add((side.name, name))
+            blank = ProbeRecord(
+                run, attempt, launch.round, side.name, side.mode, name, "", "step", now()
+            )
+            reason = None
+            try:
+                for step, seen in await asyncio.to_thread(look, name, resolved):
+                    self.store.append(dataclasses.replace(blank, step=step, seen=seen))
+            except Exception as error:
+                reason = f"it could not be looked at: {type(error).__name__}: {error}"
+            self._end(blank, reason)
 
     async def probe(self, attempt: Attempt, item: ProbePlan) -> bool:
         """Run one probe to its end, good or bad; False when the user stopped it.
