@@ -22,6 +22,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "graphs": ("target", "draft", "sizes"),
     "kernels": ("forbid", "allow"),
     "stream": (),
+    "parity": ("pairs", "waive_below_margin"),
     "ranks": (),
     "acceptance": ("floor",),
     "counters": (),
