@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("qualify.checks",),
     ("qualify.analysis",),
     ("qualify.report",),
+    ("qualify.history",),
     ("qualify.doctor",),
     ("qualify.cli", "qualify.__main__"),
 )

@@ -106,7 +106,7 @@ def _why_not(
     b = [r for p in ours for r in p.counted]
     if not a or not b:
         return f"{before.id if not a else after.id} has no request of it that counts"
-    one, other = _protocol(before, a), _protocol(after, b)
+    one, other = protocol(before, a), protocol(after, b)
     differing = [name for name in one if one[name] != other[name]]
     if differing:
         name = differing[0]
@@ -118,7 +118,7 @@ def _why_not(
     return None
 
 
-def _protocol(run: Run, records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+def protocol(run: Run, records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """What must be the same: shape, concurrency, sampling, cache policy, instrumentation."""
     entries = [launch_record(run, launch) for launch in dict.fromkeys(r.launch for r in records)]
     found = {

@@ -26,6 +26,8 @@ COMMANDS = {
     "recommend": ("qualify.cli.recommend", "Which mode to serve, from a run."),
     "compare": ("qualify.cli.compare", "Compare runs, like with like."),
     "gate": ("qualify.cli.gate", "Did a run get worse than an earlier one?"),
+    "nightly": ("qualify.cli.nightly", "Run, gate and keep campaigns; one exit code."),
+    "history": ("qualify.cli.history", "A figure over all runs, with its change points; SQL."),
     "campaign": ("qualify.cli.campaign", "Check a campaign file; print its JSON Schema."),
     "engines": ("qualify.cli.engines", "List engines, show one, print its start command."),
     "inspect": ("qualify.cli.inspect", "Look at a checkpoint or an image; nothing is started."),

@@ -33,15 +33,11 @@ def command(run: Path | None, baseline: str, as_json: bool) -> int:
     Writes gate.json beside the run. Exit code: 0 pass, 1 fail, 4 nothing could be judged.
     """
     from qualify.cli.report import latest
-    from qualify.records.store import write_whole
-    from qualify.report.summary import plain
 
     folder = run if run is not None else latest(Path("reports"))
     earlier = last_good(folder) if baseline == LAST_GOOD else Path(baseline)
     result = judge(folder, earlier)
-    told = {**plain(result), "exit_code": int(result.exit_code)}
-    text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False, sort_keys=True)
-    write_whole(folder / GATE, text.encode() + b"\n")
+    told = write_gate(folder / GATE, result)
     if as_json:
         print_json(told)
     else:
@@ -51,6 +47,17 @@ def command(run: Path | None, baseline: str, as_json: bool) -> int:
         click.echo(f"Gate of {folder}, {against}")
         console().print(render_gate(result))
     return int(result.exit_code)
+
+
+def write_gate(file: Path, result: Any) -> dict[str, Any]:
+    """The GateResult as gate.json; returns what was written."""
+    from qualify.records.store import write_whole
+    from qualify.report.summary import plain
+
+    told = {**plain(result), "exit_code": int(result.exit_code)}
+    text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    write_whole(file, text.encode() + b"\n")
+    return told
 
 
 def judge(folder: Path, earlier: Path | None) -> Any:

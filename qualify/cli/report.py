@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--junit", metavar="FILE", help="Also JUnit XML, a test case a verdict; - is stdout.")
 @click.option("--markdown", metavar="FILE", help="Also Markdown, for a pull request; - is stdout.")
 @click.option("--csv", metavar="FILE", help="Also the records as CSV; - is stdout.")
+@click.option("--parquet", metavar="FILE", help="Also the records as Parquet; - is stdout.")
 @json_option
 def command(
     run: Path | None,
@@ -29,6 +30,7 @@ def command(
     junit: str | None,
     markdown: str | None,
     csv: str | None,
+    parquet: str | None,
     as_json: bool,
 ) -> int:
     """Write verdicts.json, summary.json and report.html of RUN (default: the latest) again.
@@ -36,7 +38,7 @@ def command(
     The exit code is the run's: 0 qualified, 1 not qualified, 4 inconclusive, 3 engine failed.
     """
     folder = run if run is not None else latest(Path("reports"))
-    also = {"junit": junit, "markdown": markdown, "csv": csv}
+    also = {"junit": junit, "markdown": markdown, "csv": csv, "parquet": parquet}
     wanted = {kind: target for kind, target in also.items() if target is not None}
     if [*wanted.values(), *(["-"] if as_json else [])].count("-") > 1:
         raise click.UsageError("Only one format can go to stdout. Give the others a file's name.")
@@ -46,8 +48,10 @@ def command(
     return code
 
 
-def finish(folder: Path, *, as_json: bool, also: Mapping[str, str] | None = None) -> int:
-    """Judge, write and show; returns the outcome's exit code.
+def finish(
+    folder: Path, *, as_json: bool, also: Mapping[str, str] | None = None, quiet: bool = False
+) -> int:
+    """Judge, write and show (unless quiet); returns the outcome's exit code.
 
     also: format -> file (or "-", which then stands on stdout instead of the tables).
     """
@@ -59,7 +63,7 @@ def finish(folder: Path, *, as_json: bool, also: Mapping[str, str] | None = None
     page = write_report(report)
     for kind, target in (also or {}).items():
         _write(report, kind, target)
-    if "-" in (also or {}).values():
+    if quiet or "-" in (also or {}).values():
         return int(report.outcome.exit_code)
     if as_json:
         print_json({**report.summary, "folder": str(folder), "report": str(page)})
@@ -99,6 +103,10 @@ def _made(report: Report, kind: str) -> bytes:
         from qualify.report.markdown import markdown
 
         return utf8(markdown(report))
+    if kind == "parquet":
+        from qualify.report.parquet import records_parquet
+
+        return records_parquet(report.run.records)
     from qualify.report.csv import records_csv
 
     return utf8(records_csv(report.run.records))

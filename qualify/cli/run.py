@@ -71,7 +71,7 @@ def command(
     name = prepared.campaign.campaign
     if out is None:
         out = find_resumable(REPORTS, name) if resume else new_run_folder(REPORTS, name)
-    return _measure(prepared, out, resume=resume, as_json=as_json)
+    return measure(prepared, out, resume=resume, as_json=as_json)
 
 
 def _announce(prepared: Prepared, guess: Estimate) -> None:
@@ -90,7 +90,10 @@ def _agreed(guess: Estimate) -> bool:
     return click.confirm(f"This takes about {duration(guess.seconds)}. Start?", err=True)
 
 
-def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> int:
+def measure(
+    prepared: Prepared, out: Path, *, resume: bool, as_json: bool, quiet: bool = False
+) -> int:
+    """Run, judge, report; the exit code. quiet: nothing is shown on stdout."""
     from qualify.cli.build import prompt_builder, tokenizer_of
     from qualify.run.runner import run_campaign
 
@@ -112,7 +115,7 @@ def _measure(prepared: Prepared, out: Path, *, resume: bool, as_json: bool) -> i
         )
     from qualify.cli.report import finish
 
-    judged = finish(outcome.folder, as_json=as_json)
+    judged = finish(outcome.folder, as_json=as_json, quiet=quiet)
     if outcome.exit_code == ExitCode.INTERRUPTED:
         click.echo(f"Interrupted. Go on with: qualify run {prepared.file} --resume", err=True)
     return judged if outcome.exit_code is None else outcome.exit_code

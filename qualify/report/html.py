@@ -29,6 +29,11 @@ _ORDER = {"fail": 0, "inconclusive": 1, "not-run": 2, "waived": 3, "pass": 4}
 _LONG = 4000  # characters of one evidence that the page shows; verdicts.json has all
 
 
+def style_hash(css: str) -> str:
+    """What a content-security policy names the page's one style sheet by."""
+    return base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+
+
 def render_html(report: Report) -> str:
     """The page as text. The same report gives the same bytes."""
     env = Environment(
@@ -52,7 +57,6 @@ def render_html(report: Report) -> str:
     )
     css = (TEMPLATES / "style.css").read_text("utf-8")
     style = Markup(css)  # ours, from the package: the only text that is not escaped
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     run = report.run
     return env.get_template("report.html.j2").render(
         report=report,
@@ -61,7 +65,7 @@ def render_html(report: Report) -> str:
         analysis=report.analysis,
         outcome=report.outcome,
         style=style,
-        style_hash=digest,
+        style_hash=style_hash(css),
         glance=glance(report),
         scopes=sorted({p.decode.scope for p in report.analysis.pairs if p.decode}),
         comparisons=comparisons(report),

@@ -39,7 +39,7 @@ def _bands(report: Report) -> list[str]:
         rows.append((b.name, f"{b.mode or 'none'}{also}{open_}", why, b.sure))
     if not rows:
         return ["Nothing was measured."]
-    return ["### Which mode", _table(("work", "mode", "why", "how sure"), rows)]
+    return ["### Which mode", table(("work", "mode", "why", "how sure"), rows)]
 
 
 def _pairs(report: Report) -> list[str]:
@@ -55,7 +55,7 @@ def _pairs(report: Report) -> list[str]:
     if not rows:
         return []
     head = ("mode", "against", "cell", "outcome", "decode", "a step takes", "tokens a step")
-    return ["### Mode against mode", _table(head, rows)]
+    return ["### Mode against mode", table(head, rows)]
 
 
 def _open(report: Report) -> list[str]:
@@ -70,7 +70,7 @@ def _open(report: Report) -> list[str]:
     return ["### Checks", f"{told or 'none'}.", *(["\n".join(lines)] if lines else [])]
 
 
-def _table(head: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
+def table(head: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
     titles = list(head)
     lines = [f"| {' | '.join(titles)} |", f"| {' | '.join('---' for _ in titles)} |"]
     lines += [f"| {' | '.join(_text(c) for c in row)} |" for row in rows[:MOST]]
