@@ -136,3 +136,42 @@ def rewrite(folder: Path, shard: str, change: Any) -> None:
     tensors = load_file(folder / shard)
     change(tensors)
     save_file(tensors, folder / shard)
+
+
+def quantise(
+    folder: Path, keep: tuple[str, ...] = ("in_proj_a", "in_proj_b"), side: int = 128
+) -> dict[str, torch.Tensor]:
+    """Store projections of the target in FP8 blocks of ``side``; returns what they stand for."""
+    stands_for: dict[str, torch.Tensor] = {}
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name in list(tensors):
+            if not name.endswith("proj.weight") and ".in_proj_" not in name:
+                continue
+            if any(part in name for part in keep):
+                continue
+            weight = tensors[name]
+            blocks = [-(-length // side) for length in weight.shape]
+            scale = torch.rand(blocks) * 0.01 + 0.01
+            spread = scale.repeat_interleave(side, 0)[: weight.shape[0]]
+            spread = spread.repeat_interleave(side, 1)[:, : weight.shape[1]]
+            tensors[name] = (weight / spread).to(torch.float8_e4m3fn)
+            tensors[f"{name}_scale_inv"] = scale
+            stands_for[name] = tensors[name].to(torch.float32) * spread
+
+    rewrite(folder, "model.safetensors", change)
+    layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+    kept = [
+        f"model.layers.{i}.linear_attn.{part}"
+        for i in range(layers)
+        for part in ("in_proj_a", "in_proj_b")
+    ]
+    edit_config(
+        folder,
+        quantization_config={
+            "quant_method": "fp8",
+            "weight_block_size": [side, side],
+            "modules_to_not_convert": ["lm_head", *kept],
+        },
+    )
+    return stands_for

@@ -7,6 +7,7 @@ Tolerance: logits of these checkpoints spread over about +-10; the two sum in di
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,16 +22,16 @@ TOLERANCE = 1e-3
 PAGE = 64
 
 
-def engine_logits(folder: Path, ids: list[int], chunks: list[int]) -> Tensor:
+def engine_logits(folder: Path, ids: list[int], chunks: list[int], **options: Any) -> Tensor:
     """Logits of every position, the tokens fed in chunks of the given sizes."""
-    runner = Runner.load(folder, RunnerOptions(max_running_requests=2))
+    runner = Runner.load(folder, RunnerOptions(max_running_requests=2, **options))
     pages = list(range(2, 2 + -(-len(ids) // PAGE)))
     pieces: list[Tensor] = []
     at = 0
     with torch.inference_mode():
         for rows in chunks:
             span = Span(1, pages, at, ids[at : at + rows])
-            plan = plan_pass([span], PAGE, runner._taps, torch.device("cpu"))
+            plan = plan_pass([span], PAGE, runner._core.conv_taps, torch.device("cpu"))
             hidden = runner._core.target.hidden(plan, runner._core.state)
             pieces.append(runner._core.target.logits(hidden))
             at += rows

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import edit_config, random_model, rewrite, save_checkpoint
+from checkpoints import edit_config, quantise, random_model, rewrite, save_checkpoint
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from specdec.cli import main
 from specdec.errors import CheckpointError
-from specdec.layers.quant import dequantize
+from specdec.layers.fp8 import Fp8Weight
 from specdec.weights import audit, load_checkpoint
 from torch import Tensor
 
@@ -156,46 +156,19 @@ def test_a_tied_head_may_be_absent_or_equal_but_not_different(tmp_path: Path) ->
     assert "lm_head.weight: unexpected" in problems(folder)
 
 
-def quantise(folder: Path, keep: tuple[str, ...]) -> dict[str, Tensor]:
-    """Store projections of the target in FP8 blocks of 128; returns what they stand for."""
-    stands_for: dict[str, Tensor] = {}
-
-    def change(tensors: Tensors) -> None:
-        for name in list(tensors):
-            if not name.endswith("proj.weight") and ".in_proj_" not in name:
-                continue
-            if any(part in name for part in keep):
-                continue
-            weight = tensors[name]
-            blocks = [-(-side // 128) for side in weight.shape]
-            scale = torch.rand(blocks) * 0.01 + 0.01
-            spread = scale.repeat_interleave(128, 0)[: weight.shape[0]]
-            spread = spread.repeat_interleave(128, 1)[:, : weight.shape[1]]
-            tensors[name] = (weight / spread).to(torch.float8_e4m3fn)
-            tensors[f"{name}_scale_inv"] = scale
-            stands_for[name] = dequantize(tensors[name], scale, (128, 128))
-
-    rewrite(folder, "model.safetensors", change)
-    edit_config(
-        folder,
-        quantization_config={
-            "quant_method": "fp8",
-            "weight_block_size": [128, 128],
-            "modules_to_not_convert": ["lm_head", *(f"model.layers.{i}.linear_attn.{p}"
-                for i in range(4) for p in ("in_proj_a", "in_proj_b"))],
-        },
-    )  # fmt: skip
-    return stands_for
-
-
 def test_fp8_blocks_are_read_and_excluded_modules_stay_unquantised(tmp_path: Path) -> None:
     folder = save_checkpoint(tmp_path, random_model(7, hidden_size=192, intermediate_size=160))
     stands_for = quantise(folder, keep=("in_proj_a", "in_proj_b"))
-    found = load_checkpoint(folder)
+    found, expanded = load_checkpoint(folder), load_checkpoint(folder, expand_fp8=True)
     assert found.report.quantized_modules == len(stands_for) > 10
     assert found.report.dtypes == ("F32", "F8_E4M3")
     for name, expected in stands_for.items():
-        assert torch.equal(found.tensors[name.removeprefix("model.")], expected)
+        weight = found.tensors[name.removeprefix("model.")]
+        assert isinstance(weight, Fp8Weight)
+        assert torch.equal(weight.expanded(0, len(expected)), expected)
+        assert torch.equal(expanded.tensors[name.removeprefix("model.")], expected)
+    stored = [name for name, kept in found.tensors.items() if isinstance(kept, Fp8Weight)]
+    assert len(stored) == len(stands_for)
 
 
 @pytest.mark.parametrize(
@@ -207,13 +180,18 @@ def test_fp8_blocks_are_read_and_excluded_modules_stay_unquantised(tmp_path: Pat
          "found shape [2, 1] in F32"),
         (lambda t: t["model.layers.0.mlp.up_proj.weight_scale_inv"].zero_(),
          "up_proj.weight_scale_inv: all zero"),
+        (lambda t: t["model.layers.0.mlp.up_proj.weight"].view(torch.uint8)[3].fill_(0x7F),
+         "up_proj.weight: holds values that are not finite"),
+        (lambda t: t["model.layers.0.mlp.up_proj.weight"].view(torch.uint8).fill_(0x80),
+         "up_proj.weight: all zero"),
         (lambda t: t.update({"lm_head.weight": t["lm_head.weight"].to(torch.float8_e4m3fn)}),
          "lm_head.weight: found F8_E4M3, but config.json does not quantise this module"),
         (lambda t: t.update(
             {"model.layers.0.mlp.up_proj.weight": torch.ones(96, 64, dtype=torch.bfloat16)}),
          "expected F8_E4M3 with scales, found BF16"),
     ],
-    ids=["no scale", "scale shape", "zero scale", "excluded", "not quantised"],
+    ids=["no scale", "scale shape", "zero scale", "not a number", "zero", "excluded",
+         "not quantised"],
 )  # fmt: skip
 def test_a_faulty_fp8_tensor_is_named(
     change: Callable[[Tensors], object], sentence: str, folder: Path

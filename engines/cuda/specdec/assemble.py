@@ -23,7 +23,7 @@ from specdec.parallel.sharding import check_divisible, cutter, share_of
 from specdec.plan import BLOCK, KV_BLOCK
 from specdec.selfcheck import LENGTH, check_rows
 from specdec.state import conv_bytes_per_slot, kv_bytes_per_token, state_bytes_per_slot
-from specdec.weights import load_checkpoint
+from specdec.weights import held_bytes, load_checkpoint
 
 POOL_TOKENS_BY_DEFAULT = 65_536
 MOST_DRAFT_STEPS = BLOCK - 1  # the anchor and its drafts then span two blocks at most
@@ -50,14 +50,17 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
     check_options(options)
     device = pick_device(options.device)
     threads = Threads(device, options.threads or torch.get_num_threads())
-    checkpoint = load_checkpoint(model_dir, None if ranks is None else partial(cutter, ranks=ranks))
+    keep = None if ranks is None else partial(cutter, ranks=ranks)
+    checkpoint = load_checkpoint(model_dir, keep, options.fp8_weights == "expanded")
     config = checkpoint.config
     if ranks is not None:
         check_divisible(config, ranks.size)
         config = share_of(config, ranks.size)
     context = min(options.context_length or config.context_length, config.context_length)
     products = choose_products(device, list(checkpoint.tensors.values()), ranks)
-    tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
+    weight_bytes, scale_bytes = held_bytes(checkpoint.tensors)
+    # Taken out one by one, so that nothing is held twice.
+    tensors = {n: checkpoint.tensors.pop(n).to(device) for n in list(checkpoint.tensors)}
     pool = options.max_total_tokens or min(
         options.max_running_requests * context, POOL_TOKENS_BY_DEFAULT
     )
@@ -78,7 +81,8 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         context_length=context,
         eos_token_ids=config.eos_token_ids,
         parameters=checkpoint.report.parameters,
-        weight_bytes=4 * sum(tensor.numel() for tensor in tensors.values()),
+        weight_bytes=weight_bytes,
+        weight_scale_bytes=scale_bytes,
         kv_bytes_per_token=kv_bytes_per_token(config, facts.pool_kv if facts else ()),
         state_bytes_per_slot=state_bytes_per_slot(config),
         conv_bytes_per_slot=conv_bytes_per_slot(config),

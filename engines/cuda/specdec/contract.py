@@ -39,6 +39,7 @@ from specdec.request import Finish, SamplingParams, Sequence, StepResult
 
 Mode = Literal["target-only", "mtp", "dflash2", "dspark"]
 DraftKv = Literal["shared", "ring"]
+Fp8Weights = Literal["stored", "expanded"]
 
 DENSE_STEP = 256  # positions between recurrent snapshots up to DENSE_LIMIT
 DENSE_LIMIT = 4096
@@ -78,6 +79,7 @@ class RunnerOptions:
     max_snapshot_bytes: int = 1 << 30
     tp_size: int = 1  # ranks that share the model
     tp_timeout_s: float = 120.0  # the longest that one rank may keep the others waiting
+    fp8_weights: Fp8Weights = "stored"  # expanded: held in full, faster on a CPU
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class RunnerInfo:
     tp_size: int = 1  # bytes above are of one rank
     draft: DraftFacts | None = None  # in every mode that drafts
     layers: int | None = None  # of the target, as they were built
+    weight_scale_bytes: int = 0  # of weights in FP8 blocks, not among weight_bytes
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from specdec.config import LINEAR, ModelConfig
 from specdec.layers.attention import Attention, CausalMask
 from specdec.layers.deltanet import DeltaNet
-from specdec.layers.linear import Products, Projection
+from specdec.layers.linear import Products, projection
 from specdec.layers.mlp import Mlp
 from specdec.layers.norm import rms_norm
 from specdec.layers.rope import RopeTable
@@ -38,7 +38,7 @@ class Shared:
         self._ranks = products.ranks
         self.embedding = tensors["embed_tokens.weight"]
         head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
-        self.head = Projection(head, products)
+        self.head = projection([head], products)
         self.rope = RopeTable(positions, config.rotary_dim, config.rope_theta, device, config.yarn)
         self.mask = CausalMask(config.num_attention_heads // config.num_key_value_heads, device)
 
@@ -80,7 +80,11 @@ class Shell:
 
 
 class Target:
-    """The whole target. Stateless: a ``ModelState`` holds what it remembers."""
+    """The whole target. Stateless: a ``ModelState`` holds what it remembers.
+
+    It takes its layers' tensors out of ``tensors``, so that no more than one layer is held twice
+    while it is fused.
+    """
 
     def __init__(
         self,
@@ -95,6 +99,8 @@ class Target:
         self._layers: list[tuple[Shell, DeltaNet | Attention]] = []
         for index, kind in enumerate(config.layer_types):
             weights = part(tensors, f"layers.{index}.")
+            for name in weights:
+                del tensors[f"layers.{index}.{name}"]
             mixer = (
                 DeltaNet(config, mixer_weights(weights, "linear_attn."), products, shared.threads)
                 if kind == LINEAR

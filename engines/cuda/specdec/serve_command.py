@@ -140,6 +140,12 @@ _POSITIVE = click.IntRange(min=1)
     default=_D.max_snapshot_bytes,
     help="Bytes that recurrent snapshots may take.",
 )
+@click.option(
+    "--fp8-weights",
+    type=click.Choice(["stored", "expanded"]),
+    default=_D.fp8_weights,
+    help="Weights in FP8 blocks: as they are stored, or expanded at the start.",
+)
 @click.option("--enable-metrics", is_flag=True, help="Serve Prometheus series at /metrics.")
 @click.option(
     "--enable-cache-report",

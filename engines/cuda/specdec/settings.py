@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.contract import DraftKv, Mode, RunnerOptions
+from specdec.contract import DraftKv, Fp8Weights, Mode, RunnerOptions
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class ServeSettings:
     snapshot_interval: int = 4096
     max_snapshots: int = 256
     max_snapshot_bytes: int = 1 << 30
+    fp8_weights: Fp8Weights = "stored"
     enable_metrics: bool = False
     enable_cache_report: bool = False
     incremental_streaming_output: bool = False
@@ -73,6 +74,7 @@ class ServeSettings:
             snapshot_interval=self.snapshot_interval,
             max_snapshots=self.max_snapshots,
             max_snapshot_bytes=self.max_snapshot_bytes,
+            fp8_weights=self.fp8_weights,
         )
 
     def as_json(self) -> dict[str, Any]:

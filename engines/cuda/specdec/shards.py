@@ -81,3 +81,10 @@ def is_trained(values: Tensor) -> tuple[bool, bool]:
     """(all finite, any non-zero) of a tensor in any float format."""
     plain = values.to(torch.float32)
     return bool(torch.isfinite(plain).all()), bool((plain != 0).any())
+
+
+def fp8_is_trained(values: Tensor) -> tuple[bool, bool]:
+    """The same of FP8 E4M3 values, from their bytes: all ones but the sign is not a number, and
+    there is no infinity."""
+    magnitudes = values.view(torch.uint8) & 0x7F
+    return bool((magnitudes != 0x7F).all()), bool((magnitudes != 0).any())

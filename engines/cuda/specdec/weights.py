@@ -11,21 +11,23 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specdec.config import ModelConfig, read_config
 from specdec.errors import CheckpointError
-from specdec.layers.quant import dequantize, scale_shape
-from specdec.shards import FP8, Shards, Stored, is_float, is_trained
+from specdec.layers.fp8 import Fp8Weight
+from specdec.layers.quant import scale_shape
+from specdec.shards import FP8, Shards, Stored, fp8_is_trained, is_float, is_trained
 from specdec.tensors import Expected, expected_tensors
 
 PREFIXES = ("model.language_model.", "model.")
 VISION = ("model.visual.", "visual.")
 SCALE = "_scale_inv"
 
-Keep = Callable[[str, Tensor], Tensor]  # from a canonical name and a whole tensor to what is kept
+Keep = Callable[[str, Any], Any]  # from a canonical name and a whole tensor to what is kept
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class AuditReport:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that passed: its shapes, its tensors in FP32 by canonical name, the report."""
+    """A checkpoint that passed: its shapes, its tensors by canonical name, the report.
+
+    A tensor is in FP32, or an ``Fp8Weight`` where it is stored as one and was to stay so.
+    """
 
     config: ModelConfig
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Any]
     report: AuditReport
 
 
@@ -63,14 +68,21 @@ def audit(model_dir: Path) -> AuditReport:
 
 
 def load_checkpoint(
-    model_dir: Path, keep: Callable[[ModelConfig], Keep] | None = None
+    model_dir: Path,
+    keep: Callable[[ModelConfig], Keep] | None = None,
+    expand_fp8: bool = False,
 ) -> Checkpoint:
-    """Read a checkpoint into FP32 on the CPU. Raises CheckpointError that names every fault.
+    """Read a checkpoint onto the CPU, in FP32 but for FP8 blocks, which stay as they are stored
+    unless ``expand_fp8``. Raises CheckpointError that names every fault.
 
     ``keep`` turns the config into a function from (canonical name, whole tensor) to the part that
     is kept; every tensor is checked whole, one after another, so that no more is held at once.
     """
     config, tensors, report = _read(model_dir, keep)
+    if expand_fp8:
+        for name, kept in tensors.items():
+            if isinstance(kept, Fp8Weight):
+                tensors[name] = kept.expanded(0, kept.shape[0])
     if not report.ok:
         raise CheckpointError(
             f"{model_dir} is not a checkpoint to serve:",
@@ -78,6 +90,14 @@ def load_checkpoint(
             report.problems,
         )
     return Checkpoint(config, tensors, report)
+
+
+def held_bytes(tensors: dict[str, Any]) -> tuple[int, int]:
+    """(bytes of the tensors, bytes of the scales of those in FP8 blocks)."""
+    blocks = [kept for kept in tensors.values() if isinstance(kept, Fp8Weight)]
+    plain = [kept for kept in tensors.values() if isinstance(kept, Tensor)]
+    held = sum(tensor.nbytes for tensor in (*plain, *(weight.values for weight in blocks)))
+    return held, sum(weight.scales.nbytes for weight in blocks)
 
 
 def canonical_name(stored: str) -> str:
@@ -90,7 +110,7 @@ def canonical_name(stored: str) -> str:
 
 def _read(
     model_dir: Path, keep: Callable[[ModelConfig], Keep] | None = None
-) -> tuple[ModelConfig, dict[str, Tensor], AuditReport]:
+) -> tuple[ModelConfig, dict[str, Any], AuditReport]:
     config = read_config(model_dir)
     shards = Shards(model_dir)
     problems = list(shards.problems)
@@ -124,7 +144,7 @@ def _read(
     return config, reader.tensors, report
 
 
-def _all_of_it(name: str, whole: Tensor) -> Tensor:
+def _all_of_it(name: str, whole: Any) -> Any:
     return whole
 
 
@@ -145,7 +165,7 @@ class _Reader:
         self._problems = problems
         self._keep = keep
         self.parameters = 0
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, Any] = {}
         self.quantized = 0
 
     def take(self, expected: Expected) -> None:
@@ -164,7 +184,8 @@ class _Reader:
         values = self._values(expected, stored)
         if values is None:
             return
-        finite, nonzero = is_trained(values)
+        plain = isinstance(values, Tensor)
+        finite, nonzero = is_trained(values) if plain else fp8_is_trained(values.values)
         if not finite:
             self._problems.append(f"{stored.name}: holds values that are not finite")
         elif not nonzero and not expected.may_be_zero:
@@ -189,7 +210,7 @@ class _Reader:
                 f"{stored.name}: unexpected, shape {list(stored.shape)} in {stored.dtype}"
             )
 
-    def _values(self, expected: Expected, stored: Stored) -> Tensor | None:
+    def _values(self, expected: Expected, stored: Stored) -> Any:
         rule = self._config.quantization
         module = expected.name.removesuffix(".weight")
         quantizable = rule is not None and expected.linear
@@ -207,11 +228,11 @@ class _Reader:
                 f"{stored.name}: found {FP8}, but config.json does not quantise this module"
             )
             return None
-        return self._dequantized(expected, stored, rule.block)
+        return self._in_blocks(expected, stored, rule.block)
 
-    def _dequantized(
+    def _in_blocks(
         self, expected: Expected, stored: Stored, block: tuple[int, int]
-    ) -> Tensor | None:
+    ) -> Fp8Weight | None:
         scale = self._left.pop(expected.name + SCALE, None)
         shape = scale_shape((expected.shape[0], expected.shape[1]), block)
         if scale is None or scale.shape != shape or not is_float(scale.dtype):
@@ -222,7 +243,7 @@ class _Reader:
         if not all(is_trained(scales)):
             self._problems.append(f"{scale.name}: all zero or not finite")
         self.quantized += 1
-        return dequantize(self._shards.tensor(stored.name), scales, block)
+        return Fp8Weight.stored(self._shards.tensor(stored.name), scales, block)
 
 
 def is_excluded(module: str, excluded: tuple[str, ...]) -> bool:

@@ -80,7 +80,8 @@ def read_yarn(rope: dict[str, Any], declared_context: int, path: Path) -> Yarn |
     if factor < 1.0 or trained < 1 or fast <= slow or not 0.0 < float(attention) < math.inf:
         raise CheckpointError(
             f"{path} has rope_parameters with factor {factor:g}, "
-            f"original_max_position_embeddings {trained}, beta_fast {fast:g}, beta_slow {slow:g} and attention_factor {attention}.",
+            f"original_max_position_embeddings {trained}, beta_fast {fast:g}, "
+            f"beta_slow {slow:g} and attention_factor {attention}.",
             "Write a factor of at least 1, beta_fast above beta_slow, and positive values.",
         )
     return Yarn(factor, trained, float(attention), fast, slow, bool(rope.get("truncate", True)))

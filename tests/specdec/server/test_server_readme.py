@@ -11,7 +11,7 @@ README = Path(__file__).parents[3] / "engines/cuda/README.md"
 
 def test_the_readme_names_every_flag_and_no_other() -> None:
     text = README.read_text("utf-8").split("## Serve")[1].split("\n## ")[0]
-    named = set(re.findall(r"^\| `(--[a-z-]+)`", text, re.MULTILINE))
+    named = set(re.findall(r"^\| `(--[a-z0-9-]+)`", text, re.MULTILINE))
     assert named == {option for param in serve.params for option in param.opts}
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from specdec import kernels
 from specdec.config import ModelConfig
-from specdec.layers.linear import Products, Projection
+from specdec.layers.fp8 import Fp8Weight
+from specdec.layers.linear import Products, projection
 from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import sigmoid
 from specdec.layers.rope import RopeTable
@@ -73,10 +74,9 @@ class Attention:
             self._window = KV_BLOCK
         device = weights["q_proj"].device
         self._kernel = kernels.usable(device, (self._dim,), self._group)
-        paired = weights["q_proj"].view(self._heads, 2, self._dim, config.hidden_size)
-        query, gate = (paired[:, i].reshape(-1, config.hidden_size) for i in (0, 1))
-        fused = torch.cat((query, weights["k_proj"], weights["v_proj"], gate))
-        self._project = Projection(fused, products)
+        query, gate = query_and_gate(weights["q_proj"], self._heads, self._dim)
+        parts = (query, weights["k_proj"], weights["v_proj"], gate)
+        self._project = projection(parts, products)
         self._out = Joined(weights["o_proj"], products)
         gammas = [weights["q_norm"] + 1.0] * self._heads + [
             weights["k_norm"] + 1.0
@@ -132,6 +132,17 @@ class Attention:
         out = out.view(self._kv_heads, padded, self._group, self._dim)
         out = out[:, before : before + job.rows].transpose(0, 1)
         return out.reshape(job.rows, self._heads * self._dim)
+
+
+def query_and_gate(
+    weight: Tensor | Fp8Weight, heads: int, dim: int
+) -> tuple[Tensor | Fp8Weight, Tensor | Fp8Weight]:
+    """q_proj's rows apart: per head ``dim`` of the query, then as many of the gate."""
+    if isinstance(weight, Fp8Weight):
+        order = torch.arange(heads * 2 * dim, device=weight.device).view(heads, 2, dim)
+        return weight.rows(order[:, 0].flatten()), weight.rows(order[:, 1].flatten())
+    paired = weight.view(heads, 2, dim, weight.shape[1])
+    return paired[:, 0].flatten(0, 1), paired[:, 1].flatten(0, 1)
 
 
 def kv_view(kv: KvState, job: AttentionJob) -> tuple[Tensor, Tensor]:

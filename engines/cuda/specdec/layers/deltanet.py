@@ -28,7 +28,8 @@ from torch import Tensor
 
 from specdec import kernels
 from specdec.config import ModelConfig
-from specdec.layers.linear import Products, Projection
+from specdec.layers.fp8 import Fp8Weight
+from specdec.layers.linear import Products, projection
 from specdec.layers.norm import rms_norm
 from specdec.layers.pointwise import exp, padded_lanes, silu, softplus
 from specdec.layers.threads import Threads
@@ -73,14 +74,11 @@ class DeltaNet:
         hidden, device = config.hidden_size, weights["in_proj_b"].device
         # Columns z | q k v | b | a. b is negated so that one softplus serves both gates:
         # log β = log sigmoid(b) = -softplus(-b) and g = -e^{A_log} softplus(a + dt).
-        fused = torch.zeros(config.value_width + config.conv_width + 2 * lanes, hidden)
-        fused = fused.to(device)
-        gates = config.value_width + config.conv_width
-        fused[: config.value_width] = weights["in_proj_z"]
-        fused[config.value_width : gates] = weights["in_proj_qkv"]
-        fused[gates : gates + heads] = -weights["in_proj_b"]
-        fused[gates + lanes : gates + lanes + heads] = weights["in_proj_a"]
-        self._project = Projection(fused, products)
+        gates = torch.zeros(2 * lanes, hidden, device=device)
+        gates[:heads] = -_in_full(weights["in_proj_b"])
+        gates[lanes : lanes + heads] = _in_full(weights["in_proj_a"])
+        parts = (weights["in_proj_z"], weights["in_proj_qkv"], gates)
+        self._project = projection(parts, products)
         self._gate_bias = torch.zeros(2 * lanes, device=device)
         self._gate_bias[lanes : lanes + heads] = weights["dt_bias"]
         self._gate_scale = torch.full((2 * lanes,), -1.0, device=device)
@@ -221,6 +219,11 @@ class DeltaNet:
         torch.mul(before, factors[:, 1, -1, None, None], out=after)
         decayed = keys * factors[:, 3, :, None]
         after.baddbmm_(decayed.transpose(1, 2), delta)
+
+
+def _in_full(gates: Tensor | Fp8Weight) -> Tensor:
+    """The rows of a gate, one for each head: few enough to expand."""
+    return gates.expanded(0, gates.shape[0]) if isinstance(gates, Fp8Weight) else gates
 
 
 def unit_lower_inverse(lower: Tensor, identity: Tensor) -> Tensor:

@@ -8,11 +8,16 @@ every number of rows tried, from 1 to 512, so nothing is padded; the third is so
             the same products at half of the memory traffic, which is what decode waits for.
 ``onednn``  the weight is packed once, in FP32, for oneDNN's matrix product.
 ``tiled``   rows travel in tiles of one fixed size, padded with zeros: every product has one shape.
+
+A weight in FP8 blocks stays as it is stored and has a product of its own (``fp8.py``).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.layers.fp8 import FEWEST_ROWS, Fp8Projection, Fp8Weight, joined
 from specdec.parallel.ranks import Ranks
 
 Kind = Literal["half", "onednn", "tiled"]
@@ -31,11 +37,12 @@ HALF_EXPONENT = 14  # the largest weight is scaled to just below 2**15
 class Products:
     """How matrix products run. ``half`` falls back on ``onednn`` for a weight that it cannot hold.
     ``tile_rows``: the tile of ``tiled``. ``ranks``: among whom the weights' rows are divided; what
-    a weight as a whole decides is decided together."""
+    a weight as a whole decides is decided together. ``fp8_tile_rows``: see ``Fp8Projection``."""
 
     kind: Kind
     tile_rows: int
     ranks: Ranks | None = None
+    fp8_tile_rows: int = FEWEST_ROWS
 
 
 class Projection:
@@ -79,6 +86,40 @@ class Projection:
             return F.linear(x, self._weight, self._bias)[:rows]
         pieces = [F.linear(piece, self._weight, self._bias) for piece in x.split(tile)]
         return torch.cat(pieces)[:rows]
+
+
+class SideBySide:
+    """Projections of the same rows, their outputs side by side."""
+
+    def __init__(self, projections: Seq[Callable[[Tensor], Tensor]]) -> None:
+        self._projections = projections
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.cat([project(x) for project in self._projections], 1)
+
+
+def projection(
+    parts: Seq[Tensor | Fp8Weight], products: Products
+) -> Projection | Fp8Projection | SideBySide:
+    """One projection by all parts' rows in order, in as few products as their formats allow."""
+    made: list[Projection | Fp8Projection] = []
+    for stored, run in itertools.groupby(parts, lambda part: isinstance(part, Fp8Weight)):
+        if stored:
+            weight = joined([part for part in run if isinstance(part, Fp8Weight)])
+            made.append(Fp8Projection(weight, products.fp8_tile_rows))
+        else:
+            dense = [part for part in run if isinstance(part, Tensor)]
+            whole = dense[0] if len(dense) == 1 else torch.cat(dense)
+            made.append(Projection(whole, products))
+    return made[0] if len(made) == 1 else SideBySide(made)
+
+
+def padded_to(weight: Tensor | Fp8Weight, rows: int) -> Tensor | Fp8Weight:
+    """The weight with rows of zeros after its own, ``rows`` in all."""
+    missing = rows - weight.shape[0]
+    if isinstance(weight, Fp8Weight):
+        return weight.padded(missing)
+    return F.pad(weight, (0, 0, 0, missing)) if missing else weight
 
 
 def exact_half_scale(weight: Tensor, ranks: Ranks | None = None) -> float | None:

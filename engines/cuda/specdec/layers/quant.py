@@ -1,10 +1,19 @@
-"""FP8 E4M3 weights with one scale per block of the weight matrix (source: DeepSeek-V3's layout,
-as Qwen's FP8 checkpoints use it: ``weight_scale_inv`` multiplies)."""
+"""FP8 E4M3: how many scales a matrix of blocks has, and keys and values by groups of channels.
+
+Weights: one scale for each block of the matrix (source: DeepSeek-V3's layout, as Qwen's FP8
+checkpoints use it: ``weight_scale_inv`` multiplies); ``fp8.py`` computes with them. Keys and
+values: one FP16 scale for each token, KV head and ``KV_GROUP`` channels (source: PocketLLM's FP8
+cache).
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+KV_GROUP = 64  # channels of a head that share a scale
+LARGEST = 448.0  # of E4M3
+SMALLEST_SCALE = 2.0**-24  # of FP16; a group of smaller values is stored as zeros
 
 
 def scale_shape(weight_shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
@@ -13,10 +22,39 @@ def scale_shape(weight_shape: tuple[int, int], block: tuple[int, int]) -> tuple[
     return (-(-rows // block[0]), -(-columns // block[1]))
 
 
-def dequantize(weight: Tensor, scale: Tensor, block: tuple[int, int]) -> Tensor:
-    """[rows, columns] float8_e4m3fn and its [row blocks, column blocks] scales to FP32."""
-    rows, columns = weight.shape
-    spread = scale.to(torch.float32)
-    spread = spread.repeat_interleave(block[0], 0)[:rows]
-    spread = spread.repeat_interleave(block[1], 1)[:, :columns]
-    return weight.to(torch.float32) * spread
+def groups_of(head_dim: int) -> int:
+    """Scales of a head: one for each group begun."""
+    return -(-head_dim // KV_GROUP)
+
+
+def quantize_heads(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """[rows, heads, dim] FP32 to float8_e4m3fn values and FP16 scales [rows, heads, groups].
+
+    A group's largest magnitude becomes ``LARGEST``. Every step is exact in every code path
+    (maximum, division, multiplication, rounding to even), so a row's bytes depend on it alone.
+    What is not finite stays so: the scale is not a number or infinite then.
+    """
+    groups = _grouped(rows)
+    scales = (groups.abs().amax(-1) / LARGEST).clamp_min(SMALLEST_SCALE).to(torch.float16)
+    scaled = groups / scales.to(torch.float32).unsqueeze(-1)
+    # The FP16 scale may have been rounded down, and E4M3 turns what is too large into NaN.
+    values = scaled.clamp(-LARGEST, LARGEST).flatten(-2)[..., : rows.shape[-1]]
+    return values.to(torch.float8_e4m3fn), scales
+
+
+def expand_heads(values: Tensor, scales: Tensor) -> Tensor:
+    """The inverse: [rows, heads, dim] in FP32."""
+    wide = values.to(torch.float32)
+    groups = scales.to(torch.float32)
+    if wide.shape[-1] % KV_GROUP == 0:
+        wide.unflatten(-1, (-1, KV_GROUP)).mul_(groups.unsqueeze(-1))
+        return wide
+    return wide.mul_(groups.repeat_interleave(KV_GROUP, -1)[..., : wide.shape[-1]])
+
+
+def _grouped(rows: Tensor) -> Tensor:
+    """[..., dim] to [..., groups, KV_GROUP], the last group filled up with zeros."""
+    missing = -rows.shape[-1] % KV_GROUP
+    padded: Tensor = torch.nn.functional.pad(rows, (0, missing)) if missing else rows
+    grouped: Tensor = padded.unflatten(-1, (-1, KV_GROUP))
+    return grouped

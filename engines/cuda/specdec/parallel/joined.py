@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specdec.layers.linear import Products, Projection
+from specdec.layers.fp8 import Fp8Weight
+from specdec.layers.linear import Products, projection
 
 
 class Joined:
@@ -19,8 +20,8 @@ class Joined:
     ``spread``: x comes as this rank's columns and is gathered first; otherwise it is whole.
     """
 
-    def __init__(self, weight: Tensor, products: Products, spread: bool = True) -> None:
-        self._project = Projection(weight, products)
+    def __init__(self, weight: Tensor | Fp8Weight, products: Products, spread: bool = True) -> None:
+        self._project = projection([weight], products)
         self._ranks = products.ranks
         self._spread = spread
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specdec.config import ModelConfig
 from specdec.errors import SpecdecError
+from specdec.layers.fp8 import Fp8Weight
 from specdec.parallel.ranks import Ranks
 
 _WHOLE = (
@@ -61,11 +63,11 @@ def share_of(config: ModelConfig, size: int) -> ModelConfig:
     )
 
 
-def cutter(config: ModelConfig, ranks: Ranks) -> Callable[[str, Tensor], Tensor]:
+def cutter(config: ModelConfig, ranks: Ranks) -> Callable[[str, Any], Any]:
     """Gives a rank's part of a whole tensor by canonical name, as memory of its own."""
     key, value = config.key_width, config.value_width
 
-    def cut(name: str, whole: Tensor) -> Tensor:
+    def cut(name: str, whole: Any) -> Any:
         if name.endswith(_WHOLE):
             return whole
         parts = (key, key, value) if name.endswith(_QUERY_KEY_VALUE) else (whole.shape[0],)
@@ -74,7 +76,9 @@ def cutter(config: ModelConfig, ranks: Ranks) -> Callable[[str, Tensor], Tensor]
     return cut
 
 
-def cut_rows(whole: Tensor, parts: tuple[int, ...], ranks: Ranks) -> Tensor:
+def cut_rows(whole: Tensor | Fp8Weight, parts: tuple[int, ...], ranks: Ranks) -> Any:
     """This rank's even share of each of the consecutive ``parts`` of the rows."""
     assert sum(parts) == whole.shape[0]
+    if isinstance(whole, Fp8Weight):
+        return whole.rows(cut_rows(torch.arange(whole.shape[0]), parts, ranks))
     return torch.cat([part.chunk(ranks.size)[ranks.rank] for part in whole.split(parts)])
