@@ -6,10 +6,14 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
 
+import torch
 from driving import greedy
+from specdec.block_drafter import BlockDrafter
 from specdec.contract import RunnerOptions
+from specdec.plan import pool_rows
 from specdec.request import Phase, Sequence
 from specdec.runner import Runner
+from specdec.state import logical_state
 
 MODES: dict[str, dict[str, Any]] = {
     "target-only": {},
@@ -73,3 +77,24 @@ def assert_empty(runner: Runner) -> None:
     assert (size.pages, size.idle_pages, size.snapshots, size.snapshot_bytes) == (0, 0, 0, 0)
     assert runner.pool.free_tokens == runner.pool.total_tokens
     assert runner.free_slots == runner.info.max_running_requests
+
+
+def whole_state(runner: Runner, seq: Sequence) -> dict[str, torch.Tensor]:
+    """The target's state behind a sequence, and the drafter's rows but those it still owes."""
+    assert seq.slot is not None
+    size = runner.info.page_size
+    found = logical_state(runner._core.state, seq.slot, seq.pages, size, seq.computed)
+    drafter = runner._core.drafter
+    if isinstance(drafter, BlockDrafter):
+        stop = seq.computed - len(drafter._owed.get(seq, ()))
+        first = drafter._backbone.first_seen(stop)
+        for layer in range(drafter._backbone.config.layers):
+            rows = drafter._memory.read(layer, seq, first, stop)
+            found[f"drafter.{layer}.keys"], found[f"drafter.{layer}.values"] = rows
+    elif drafter is not None:
+        stop = seq.computed - len(drafter._owed[seq])
+        rows = torch.tensor(pool_rows(seq.pages, 0, stop, size))
+        found["drafter.keys"] = runner._core.state.drafter[0].keys[rows]
+        found["drafter.values"] = runner._core.state.drafter[0].values[rows]
+        found["drafter.owed"] = drafter._owed[seq]
+    return found

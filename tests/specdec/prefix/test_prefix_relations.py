@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from driving import generate, greedy
-from prefix_driving import DRAFTING, MODES, assert_empty, begin, finish, load, run
-from specdec.block_drafter import BlockDrafter
+from prefix_driving import DRAFTING, MODES, assert_empty, begin, finish, load, run, whole_state
 from specdec.contract import RunnerOptions
-from specdec.plan import pool_rows
 from specdec.request import Phase, Sequence
 from specdec.runner import Runner
-from specdec.state import logical_state
 
 FIRST = 460  # tokens of the prompt that comes before the others
 NEW_TOKENS = 12
@@ -158,24 +155,3 @@ def test_the_state_after_a_hit_is_bit_for_bit_that_of_a_cold_run(
                 runner.decode_step([seq])
         for runner, seq in zip((warm, plain), pair, strict=True):
             finish(runner, [seq])
-
-
-def whole_state(runner: Runner, seq: Sequence) -> dict[str, torch.Tensor]:
-    """The target's state behind a sequence, and the drafter's rows but those it still owes."""
-    assert seq.slot is not None
-    size = runner.info.page_size
-    found = logical_state(runner._core.state, seq.slot, seq.pages, size, seq.computed)
-    drafter = runner._core.drafter
-    if isinstance(drafter, BlockDrafter):
-        stop = seq.computed - len(drafter._owed.get(seq, ()))
-        first = drafter._backbone.first_seen(stop)
-        for layer in range(drafter._backbone.config.layers):
-            rows = drafter._memory.read(layer, seq, first, stop)
-            found[f"drafter.{layer}.keys"], found[f"drafter.{layer}.values"] = rows
-    elif drafter is not None:
-        stop = seq.computed - len(drafter._owed[seq])
-        rows = torch.tensor(pool_rows(seq.pages, 0, stop, size))
-        found["drafter.keys"] = runner._core.state.drafter[0].keys[rows]
-        found["drafter.values"] = runner._core.state.drafter[0].values[rows]
-        found["drafter.owed"] = drafter._owed[seq]
-    return found
