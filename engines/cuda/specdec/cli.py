@@ -13,6 +13,7 @@ from specdec import __version__
 from specdec.errors import SpecdecError
 from specdec.generate_command import generate
 from specdec.serve_command import serve
+from specdec.size_command import size
 from specdec.worker_command import worker
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def main() -> None:
     """The bundled engine: a Qwen3.5-type hybrid, target-only or speculative."""
 
 
-for command in (serve, worker, generate):
+for command in (serve, worker, generate, size):
     main.add_command(command)
 
 

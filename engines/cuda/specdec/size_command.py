@@ -34,8 +34,8 @@ from specdec.errors import SpecdecError
 )
 @click.option(
     "--draft-model",
-    type=click.Path(exists=True, path_type=Path),
-    help="A DFlash2 checkpoint's folder or config; every rank holds all of it.",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A DFlash2 checkpoint's folder, its config.json in it; every rank holds all of it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def size(model: Path, as_json: bool, **options: Any) -> None:
@@ -60,12 +60,14 @@ def _facts(
 ) -> dict[str, Any]:
     from specdec.config import read_config
     from specdec.sizing import FORMATS, model_size
-    from specdec.sizing_draft import dflash2_bytes
+    from specdec.sizing_draft import dflash2_parameters
 
     the_form = FORMATS[form]
     config = read_config(model)
     found = model_size(config, tp, the_form, "fp8" if kv_cache_dtype == "fp8" else "plain")
-    draft = None if draft_model is None else dflash2_bytes(draft_model, the_form.dense_bytes)
+    draft = None
+    if draft_model is not None:
+        draft = dflash2_parameters(draft_model, config) * the_form.dense_bytes
     parts = {
         "weight_bytes": found.target.weight_bytes,
         "scale_bytes": found.target.scale_bytes,

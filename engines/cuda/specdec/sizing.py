@@ -18,6 +18,7 @@ raw rows of the block that it was taken in (``state.py``).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,14 +94,14 @@ def _weights(config: ModelConfig, ranks: int, form: Format, of_head: bool) -> We
         if tensor.name.startswith("mtp.") != of_head:
             continue
         share = 1 if is_whole(tensor) else ranks
-        parameters += _elements(tensor.shape)
+        parameters += math.prod(tensor.shape)
         if is_quantized(config, tensor):
             assert config.quantization is not None
             blocks = scale_shape((tensor.shape[0], tensor.shape[1]), config.quantization.block)
-            values += _elements(tensor.shape) // share
-            scales += form.scale_bytes * _elements(blocks) // share
+            values += math.prod(tensor.shape) // share
+            scales += form.scale_bytes * math.prod(blocks) // share
         else:
-            values += form.dense_bytes * _elements(tensor.shape) // share
+            values += form.dense_bytes * math.prod(tensor.shape) // share
     return Weights(values, scales, parameters)
 
 
@@ -123,10 +124,3 @@ def _snapshot(share: ModelConfig, form: Format) -> int:
     state = share.linear_value_heads * share.linear_key_dim * share.linear_value_dim * 4
     tail = share.conv_width * (share.conv_kernel - 1) * form.dense_bytes
     return layers * (state + tail)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
