@@ -15,7 +15,7 @@ from specdec.train.continuations import Plan, PromptPlan, Round, continue_round,
 from specdec.train.drafter import convolve, make
 from specdec.train.drafter_accept import accept_length, walk
 from specdec.train.drafter_blocks import block_rows, drafts_at, draw_anchors, look, loss_of
-from specdec.train.drafter_loop import DraftRecipe, Learner, batches, train_drafters
+from specdec.train.drafter_loop import DraftRecipe, Learner, Timetable, batches, train_drafters
 from specdec.train.drafter_loss import cross_entropy, expected, row_weights
 from specdec.train.drafter_shape import DFLASH2, DSPARK, DrafterShape
 from specdec.train.loop import Place
@@ -337,3 +337,25 @@ def test_drafts_at_anchors_have_the_shape_of_a_proposal() -> None:
             drafter(shape), model.model.embed_tokens.weight, seen, torch.tensor([[9, 20], [30, 40]])
         )
         assert got.shape == (2, 2, 7)
+
+
+def test_the_number_of_steps_is_fitted_to_the_time_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import time
+
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    place = Place(tmp_path, tmp_path, tmp_path / "log", torch.device("cpu"), 0, math.inf)
+    timetable, recipe = Timetable(place, 100.0, 500), DraftRecipe(steps=10**6)
+    taken = 0
+    for step in range(500, 10**6):
+        recipe = timetable.fit(recipe, step)
+        if step >= recipe.steps:
+            break
+        taken += 1
+        now[0] += 20.0 if step == 500 else 0.1  # the first step compiles
+    assert taken == pytest.approx(1 + 800, abs=2)
+    assert now[0] == pytest.approx(200.0, abs=0.3)
+    unbounded = Timetable(place, math.inf, 0)
+    assert unbounded.fit(recipe, 60) is recipe

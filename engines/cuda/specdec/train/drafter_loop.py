@@ -28,7 +28,7 @@ class DraftRecipe:
     """What decides the weights besides the data. A step has ``tokens`` context rows in sequences
     of one round, and ``blocks`` blocks spread over the first ``reach`` tokens of continuation."""
 
-    steps: int = 2400
+    steps: int = 1320
     tokens: int = 32_768
     blocks: int = 4096
     reach: int = 320
