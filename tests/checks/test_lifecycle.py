@@ -10,6 +10,7 @@ import pytest
 
 from qualify.checks.lifecycle import check
 from qualify.checks.settings import Settings
+from qualify.checks.verdict import Verdict
 from qualify.records.store import load_run
 from tests.checks.probing import judged, probing_plan
 from tests.run.drive import drive, engine
@@ -149,8 +150,15 @@ FLAWS: list[tuple[type[Sound], str]] = [
 ]
 
 
-def test_a_sound_server_passes_every_incident(tmp_path: Path) -> None:
-    verdict = judged(tmp_path / "sound", Sound(ttft_ms=100), "lifecycle", OPTIONS)
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """What is said of the unmodified server, once for all tests that hold a fault against it."""
+    folder = tmp_path_factory.mktemp("lifecycle") / "sound"
+    return judged(folder, Sound(ttft_ms=100), "lifecycle", OPTIONS)
+
+
+def test_a_sound_server_passes_every_incident(sound: Verdict) -> None:
+    verdict = sound
     assert verdict.outcome == "pass", verdict.sentence
     outcomes = {name: part["outcome"] for name, part in verdict.evidence["parts"].items()}
     assert {n for n, o in outcomes.items() if o == "not-run"} == {"clean SIGTERM"}  # attached
@@ -170,7 +178,10 @@ def test_a_sound_server_passes_every_incident(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("flawed", "named"), FLAWS, ids=lambda f: getattr(f, "__name__", None))
-def test_a_planted_fault_is_named(tmp_path: Path, flawed: type[Sound], named: str) -> None:
+def test_a_planted_fault_is_named_and_the_sound_server_passes(
+    tmp_path: Path, sound: Verdict, flawed: type[Sound], named: str
+) -> None:
+    assert sound.outcome == "pass", sound.sentence
     verdict = judged(tmp_path / "flawed", flawed(), "lifecycle", OPTIONS)
     assert verdict.outcome == "fail"
     assert named in verdict.sentence

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qualify.checks.verdict import Verdict
 from tests.checks.probing import judged
 from tests.scripted_engine.engine import ScriptedEngine
 from tests.scripted_engine.generation import Ask
@@ -71,8 +72,14 @@ FLAWS: list[tuple[type[Sound], str]] = [
 ]
 
 
-def test_a_sound_cache_passes_with_what_each_case_reused(tmp_path: Path) -> None:
-    verdict = judged(tmp_path / "sound", Sound(), "reuse", OPTIONS)
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """What is said of the unmodified server, once for all tests that hold a fault against it."""
+    return judged(tmp_path_factory.mktemp("reuse") / "sound", Sound(), "reuse", OPTIONS)
+
+
+def test_a_sound_cache_passes_with_what_each_case_reused(sound: Verdict) -> None:
+    verdict = sound
     assert verdict.outcome == "pass", verdict.sentence
     cases = verdict.evidence["cases"]
     # What the parts of the prompts share, cut by hand; the last token is always computed.
@@ -88,7 +95,10 @@ def test_a_sound_cache_passes_with_what_each_case_reused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("flawed", "named"), FLAWS, ids=lambda f: getattr(f, "__name__", None))
-def test_a_planted_fault_is_named(tmp_path: Path, flawed: type[Sound], named: str) -> None:
+def test_a_planted_fault_is_named_and_the_sound_server_passes(
+    tmp_path: Path, sound: Verdict, flawed: type[Sound], named: str
+) -> None:
+    assert sound.outcome == "pass", sound.sentence
     verdict = judged(tmp_path / "flawed", flawed(), "reuse", OPTIONS)
     assert verdict.outcome == "fail", verdict.sentence
     assert named in verdict.sentence

@@ -48,14 +48,13 @@ def verdicts(folder: Path, served: ScriptedEngine) -> dict[str, Verdict]:
 NAME = "mtp against itself, staggered arrivals"
 
 
-def test_who_joins_a_running_batch_is_answered_as_alone(tmp_path: Path) -> None:
+def test_who_joins_a_running_batch_is_answered_as_alone_and_a_neighbours_rows_are_found(
+    tmp_path: Path,
+) -> None:
     verdict = verdicts(tmp_path / "sound", Sound())[NAME]
     assert verdict.outcome == "pass", verdict.sentence
     assert verdict.evidence["as_alone"] == 4
     assert verdict.evidence["joined_others"] >= 2
-
-
-def test_a_neighbours_rows_are_found_and_named(tmp_path: Path) -> None:
     verdict = verdicts(tmp_path / "flawed", WrongWhenJoined())[NAME]
     assert verdict.outcome == "fail"
     assert "differ from" in verdict.sentence
