@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from qualify.evals.recall import RecallCell
 
 _LEFT, _TOP, _WIDE, _HIGH = 56, 8, 66, 30
+_LEAST = 300  # the line below the map must fit
 _LEVELS = 5  # none, some, half, most, all: the style sheet has a shade for each
 
 
@@ -65,7 +66,7 @@ def heat_maps(cells: Sequence[RecallCell]) -> list[HeatMap]:
 
 def draw(shown: HeatMap) -> Markup:
     """The map as SVG; the share stands in each cell as text too, so colour is never alone."""
-    width = _LEFT + _WIDE * len(shown.sizes) + 4
+    width = max(_LEAST, _LEFT + _WIDE * len(shown.sizes) + 4)
     height = _TOP + _HIGH * len(shown.depths) + 40
     told = escape(f"{shown.eval}, {shown.side}: codes found by prompt size and depth")
     parts = [
