@@ -179,6 +179,9 @@ def _needles(asked: Asked) -> list[dict[str, Any]]:
 def _reuse(subject: str, asked: list[Asked]) -> Verdict:
     later = {a.problem: a.answer.record.usage.cached_tokens for a in asked if a.turn}
     name = f"{subject}: later turns"
+    if any(a.answer.record.cache.method == "bypass" for a in asked if a.turn):
+        text = "The server has no cache reset, so every request left the cache aside."
+        return Verdict(CHECK, name, "not-run", text, {"cached_tokens": later}, demanded=False)
     if any(c is None for c in later.values()):
         text = "The server does not say how many tokens were cached."
         return Verdict(CHECK, name, "inconclusive", text, {"cached_tokens": later})

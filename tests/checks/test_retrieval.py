@@ -143,6 +143,12 @@ def test_retractions_that_are_not_reported_are_not_zero_and_decide_nothing() -> 
     assert (verdict.outcome, verdict.demanded) == ("not-run", False)
 
 
+def test_later_turns_that_leave_the_cache_aside_prove_nothing_of_it() -> None:
+    bypass = CacheEvidence("cold", "bypass")
+    verdict = run(change(LATER, cache=bypass, usage=Usage(8250, 40, 0)))["later turns"]
+    assert (verdict.outcome, verdict.demanded) == ("not-run", False)
+
+
 def test_a_retraction_fails() -> None:
     def one(completion: Completion) -> Completion:
         counters = {"values": {"retractions": 1.0}, "problem": None}
