@@ -15,6 +15,7 @@ from specdec.plan import Span, plan_pass
 from specdec.request import Phase, SamplingParams
 from specdec.runner import Runner
 from specdec.state import ModelState, logical_state
+from test_specdec_fp8 import fp8_checkpoint
 from together import together
 from torch import Tensor
 
@@ -23,9 +24,9 @@ SHORT, MIDDLE, LONG = (random_prompts(1, [n], 256, seed=n)[0] for n in (9, 40, 7
 
 
 def options(mode: str, **changes: Any) -> RunnerOptions:
-    settings = {
+    settings: dict[str, Any] = {
         "mode": mode, "device": "cpu", "threads": 1, "max_total_tokens": 1024,
-        "max_running_requests": 3, "draft_steps": 3, **changes,
+        "max_running_requests": 3, "draft_steps": 3 if mode == "mtp" else None, **changes,
     }  # fmt: skip
     return RunnerOptions(**settings)  # type: ignore[arg-type]
 
@@ -35,21 +36,29 @@ def alone_and_together(program: Callable[[Ranks | None], Any]) -> tuple[Any, lis
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("agreeing", "target-only"), ("agreeing", "mtp"), ("fixture", "mtp")]
+    ("name", "mode"),
+    [
+        ("agreeing", "target-only"),
+        ("agreeing", "mtp"),
+        ("agreeing", "dflash2"),
+        ("agreeing", "dspark"),
+        ("fixture", "mtp"),
+    ],
 )
 def test_ids_and_counts_of_a_batch_are_those_of_one_rank(
     agreeing: Path, name: str, mode: str
 ) -> None:
     folder = agreeing if name == "agreeing" else FIXTURE
+    changes: dict[str, Any] = {"draft_model": folder / mode} if mode.startswith("d") else {}
 
     def program(ranks: Ranks | None) -> list[tuple[list[int], int, int]]:
-        runner = Runner.load(folder, options(mode), ranks)
+        runner = Runner.load(folder, options(mode, **changes), ranks)
         seqs = finish(runner, start(runner, [SHORT, MIDDLE, LONG], greedy(12)))
         return [(s.output_ids, s.counters.verify_steps, s.counters.correct_drafts) for s in seqs]
 
     one, two = alone_and_together(program)
     assert two == [one, one]
-    if mode == "mtp":
+    if mode != "target-only":
         assert sum(correct for _, _, correct in one) > 0
 
 
@@ -78,6 +87,26 @@ def test_logits_and_state_are_those_of_one_rank_bit_for_bit(agreeing: Path) -> N
             assert torch.equal(torch.cat([s[name] for s in shares], heads), tensor), name
             # Sharded, not copied: each rank holds half of the heads.
             assert shares[0][name].shape[heads] * 2 == tensor.shape[heads]
+
+
+def test_weights_in_fp8_blocks_that_fall_on_no_ranks_edge_give_the_logits_of_one_rank(
+    tmp_path: Path,
+) -> None:
+    stored, _ = fp8_checkpoint(tmp_path)
+
+    def program(ranks: Ranks | None) -> tuple[Tensor, bool | None]:
+        runner = Runner.load(stored, options("target-only"), ranks)
+        core = runner._core
+        state = ModelState(core.state.config, 1, 128, (), torch.device("cpu"))
+        with torch.inference_mode():
+            plan = plan_pass([Span(0, [0, 1], 0, LONG)], 64, core.conv_taps, core.device)
+            logits = core.target.logits(core.target.rows(plan, state).hidden)
+        return logits, runner.info.invariance.shares_exact
+
+    (logits, _), ranks = alone_and_together(program)
+    for got, exact in ranks:
+        assert torch.equal(got, logits)
+        assert exact is True
 
 
 def test_draws_and_log_probabilities_are_those_of_one_rank(agreeing: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from specdec.contract import RunnerOptions
 from specdec.errors import SpecdecError
+from specdec.logs import logger
 from specdec.parallel.errors import RanksBroken, how_it_ended
 from specdec.parallel.launch import load_runner, rank_devices
 from specdec.parallel.parity import ParityCheck, tokens_line
@@ -18,12 +20,21 @@ from specdec.settings import ServeSettings
 FIXTURE = Path(__file__).parents[3] / "fixtures/models/tiny-qwen3.5"
 
 
+@pytest.fixture
+def log_as_before() -> Iterator[None]:
+    """A server sets its log up for the whole process."""
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
+
+
 def sequence() -> Sequence:
     return Sequence("r1", (1, 2), SamplingParams(), seed=0, rank_token_parity=True)
 
 
 def test_a_size_that_does_not_divide_ends_the_command_with_2_and_a_remedy(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], log_as_before: None
 ) -> None:
     assert run(ServeSettings(FIXTURE, tp_size=3, port=0)) == 2
     assert (

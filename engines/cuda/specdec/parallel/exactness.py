@@ -8,15 +8,19 @@ when the ranks start, for every shape of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from specdec.config import ModelConfig
+from specdec.layers.fp8 import Fp8Projection, Fp8Weight
 from specdec.layers.linear import Products, Projection
 from specdec.layers.pointwise import LANES, padded_lanes
 from specdec.parallel.ranks import Ranks
+
+Product = Callable[[Tensor], Tensor]
 
 ROWS = (1, 8, 64)  # of a pass: plain decode, a verify step, prefill
 
@@ -27,9 +31,21 @@ def shares_are_exact(
     """Whether every product of ``share`` gives its part of the one of ``whole``, on every rank."""
     ranks = products.ranks
     assert ranks is not None
-    pairs = zip(_products(whole, 1), _products(share, ranks.size), strict=True)
+    alone = replace(products, ranks=None)
+
+    def dense(weight: Tensor) -> Product:
+        return Projection(weight, alone)
+
+    def blocks(weight: Tensor) -> Product:
+        values, scales = weight.to(torch.float8_e4m3fn), weight.new_ones(1, 1)
+        stored = Fp8Weight.stored(values, scales, (weight.shape[0], weight.shape[1]))
+        return Fp8Projection(stored.to(device), alone.fp8_tile_rows)
+
+    makers = [dense] if whole.quantization is None else [dense, blocks]
     here = all(width % LANES == 0 for width in _pointwise_widths(share)) and all(
-        _one_is_exact(mine, of_one, products, ranks, device) for of_one, mine in pairs
+        _one_is_exact(mine, of_one, make, ranks, device)
+        for make in makers
+        for of_one, mine in zip(_products(whole, 1), _products(share, ranks.size), strict=True)
     )
     return ranks.all_true(here, device)
 
@@ -57,17 +73,15 @@ def _pointwise_widths(c: ModelConfig) -> tuple[int, ...]:
 def _one_is_exact(
     mine: tuple[int, int],
     of_one: tuple[int, int],
-    products: Products,
+    make: Callable[[Tensor], Product],
     ranks: Ranks,
     device: torch.device,
 ) -> bool:
     (outputs, inputs), (all_outputs, all_inputs) = mine, of_one
     assert inputs == all_inputs
-    alone = Products(products.kind, products.tile_rows)
     weight = _pattern(all_outputs, inputs, 251).to(device)
     first = min(ranks.rank * outputs, all_outputs - outputs)
-    whole = Projection(weight, alone)
-    part = Projection(weight[first : first + outputs].clone(), alone)
+    whole, part = make(weight), make(weight[first : first + outputs].clone())
     x = _pattern(max(ROWS), inputs, 241).to(device)
     return all(
         torch.equal(part(x[:rows]), whole(x[:rows])[:, first : first + outputs]) for rows in ROWS

@@ -29,7 +29,7 @@ class Ranks:
     def gather(self, mine: Tensor) -> Tensor:
         """[...] of every rank, equal in shape: [size, ...]."""
         found = mine.new_empty((self.size, *mine.shape))
-        self.collectives.allgather([list(found.unbind(0))], [mine.contiguous()]).wait()
+        self.collectives._allgather_base(found, mine.contiguous().unsqueeze(0)).wait()
         return found
 
     def join(self, mine: Tensor) -> Tensor:
