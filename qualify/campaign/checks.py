@@ -13,9 +13,7 @@ from pydantic import Field
 from qualify.campaign.strict import Strict
 
 # Named here because a campaign of a later version may demand them; their verdict is `not-run`.
-NOT_BUILT = (
-    "telemetry",
-)
+NOT_BUILT: tuple[str, ...] = ()
 
 
 class ParitySpec(Strict):
@@ -99,6 +97,17 @@ class ReuseSpec(Strict):
     """Tokens of the shared text; left out, the campaign's largest shape from 2,048 to 8,192."""
 
 
+class TelemetrySpec(Strict):
+    """Limits of memory and energy over the measured part of every cell."""
+
+    device_gib: float | None = Field(default=None, gt=0)
+    """The most device memory that a rank may hold, in GiB."""
+    host_gib: float | None = Field(default=None, gt=0)
+    """The most that the engine's processes may hold in the host's memory, in GiB."""
+    energy_j_per_token: float | None = Field(default=None, gt=0)
+    """The most energy an output token may take: of the devices, or of the processors."""
+
+
 class ChecksSpec(Strict):
     """`true` demands a check, `false` switches it off, unnamed ones run where they apply."""
 
@@ -158,7 +167,7 @@ class ChecksSpec(Strict):
     """Reused prefixes give the same bytes as cold ones."""
     cliff: bool | CliffSpec | None = None
     """No mode's cycle time breaks away from the target's between two shapes."""
-    telemetry: bool | None = None
+    telemetry: bool | TelemetrySpec | None = None
     """Device memory, power and energy, where the host can tell."""
 
 

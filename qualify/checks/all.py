@@ -32,6 +32,7 @@ from qualify.checks import (
     reuse,
     shape,
     stream,
+    telemetry,
     warmth,
 )
 from qualify.checks.settings import Settings
@@ -56,6 +57,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("capacity", capacity.check),
     ("graphs", graphs.check),
     ("kernels", kernels.check),
+    ("telemetry", telemetry.check),
     ("parity", parity.check),
     ("ranks", ranks.check),
     ("acceptance", acceptance.check),

@@ -14,6 +14,7 @@ from qualify.records.schema import CacheEvidence, CellEnd, CellStatus, Record
 from qualify.run.clearing import clear
 from qualify.run.events import CellEnded, CellStarted
 from qualify.run.launch import Attempt
+from qualify.run.metering import Metering
 from qualify.run.sending import send_phase
 from qualify.run.shelf import sessions
 
@@ -101,9 +102,12 @@ async def _phases(attempt: Attempt, cell: CellPlan, evidence: dict[str, Any]) ->
         if attempt.stop.is_set():
             raise Interrupted
     before = await protocol.counters()
-    records, window = await send_phase(
-        attempt, cell, chains, "measured", cache, concurrency=cell.concurrency
-    )
+    started = attempt.server.process
+    async with Metering(started.root_pid if started is not None else None) as meter:
+        records, window = await send_phase(
+            attempt, cell, chains, "measured", cache, concurrency=cell.concurrency
+        )
+    evidence["telemetry"] = meter.told
     evidence["client"] = {
         "mean_in_flight": window.mean_in_flight,
         "max_in_flight": window.max_in_flight,

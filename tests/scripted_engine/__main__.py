@@ -63,6 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--log-steps", choices=["graph", "eager"], help="a log line a step")
     parser.add_argument("--rank-parity", action="store_true", help="say that the ranks agreed")
     parser.add_argument("--ranks-apart", type=int, action="append", default=[], help="but in 4")
+    parser.add_argument("--hog-mib", type=int, default=0, help="memory that it holds besides")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--log", type=Path, help="the truth, one JSON line a generation, at exit")
     parser.add_argument("--die-after-s", type=float, help="exit with code 1 by itself")
@@ -116,9 +117,11 @@ async def _serve(options: argparse.Namespace) -> int:
     )
     if options.say is not None:
         print(options.say.read_text("utf-8"), flush=True)
+    held = bytearray(b"\1") * (options.hog_mib << 20)
     async with engine:
         print(f"scripted {options.dialect} engine at {engine.url}", flush=True)
         code = await stopped
+        assert len(held) == options.hog_mib << 20
     if options.log is not None:
         lines = [json.dumps(made.line()) + "\n" for made in engine.generations]
         options.log.write_text("".join(lines), encoding="utf-8")
