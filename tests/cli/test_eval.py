@@ -10,9 +10,12 @@ import pytest
 
 from qualify.cli.app import run
 from qualify.evals.code import CodeKind
+from qualify.paths import data_root
 from tests.evals.conftest import missing
 from tests.evals.test_code import canned
 from tests.scripted_engine.process import EngineProcess
+
+MODEL = str(data_root() / "fixtures/models/tiny-qwen3.5")
 
 
 @pytest.fixture
@@ -80,6 +83,12 @@ def test_one_server_is_its_own_baseline(
         (["minicode", "--problems", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["minicode", "--attach", "a=http://h", "--attach", "a=http://i"], "two servers".title()),
         (["minicode", "--chat", "--base"], "--chat"),
+        (["minicode", "--tokens", "64"], "takes no --tokens"),
+        (["needles", "--attach", "http://127.0.0.1:1"], "--tokenizer PATH"),
+        (["needles", "--tokenizer", MODEL, "--tokens", "many"], "no list of numbers"),
+        (["needles", "--tokenizer", MODEL, "--depths", "0.5,1.5"], "--depths"),
+        (["needles", "--tokenizer", MODEL, "--depths", "0.5"], "5 codes have 1 depths"),
+        (["needles", "--tokenizer", MODEL, "--tokens", "64,64"], "sizes that differ"),
     ],
 )
 def test_a_wrong_command_is_refused_with_a_remedy(
@@ -98,3 +107,23 @@ def test_without_a_sandbox_nothing_is_asked(
     assert "only in a sandbox" in said
     assert "bubblewrap" in said
     assert "--unsafe-no-sandbox" in said
+
+
+def test_needles_of_an_attached_server_prove_their_size_and_what_was_not_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EngineProcess("--step-ms", "0", "--ttft-ms", "0", "--eos-after", "4") as server:
+        words = ["eval", "needles", "--protocol", "sglang", "--tokenizer", MODEL, "--json"]
+        words += ["--tokens", "700,900", "--seed", "3", "--seeds", "2", "--fresh-tokens", "600"]
+        code = run([*words, "--attach", server.url, "--out", str(tmp_path / "run")])
+    told = json.loads(capsys.readouterr().out)
+    (result,) = told["evals"]["results"]
+    assert (result["passed"], result["problems"]) == (0, 2 * 2 + 1)
+    assert sum(c["asked"] for c in told["evals"]["recall"]) == 4 * 5
+    verdicts = json.loads((tmp_path / "run" / "verdicts.json").read_text())
+    proofs = {v["subject"].partition(": ")[2]: v for v in verdicts if v["check"] == "retrieval"}
+    assert proofs["exact size"]["outcome"] == "pass"
+    assert "up to 900" in proofs["exact size"]["sentence"]
+    assert proofs["cold"]["outcome"] == "pass"
+    assert proofs["afterwards"]["outcome"] == "fail"
+    assert code == 1
