@@ -5,7 +5,6 @@ Five needles claim that a context of this size is held and can be searched; noth
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -14,20 +13,15 @@ from typing import Any, Literal
 
 from qualify.errors import CellError, UsageError
 from qualify.evals.fences import visible
-from qualify.evals.needle_words import ask_one, codes, question, read_answer, sentence
+from qualify.evals.needle_prompts import first_prompt, later_prompt
+from qualify.evals.needle_words import ask_one, codes, question, read_answer
 from qualify.evals.nouns import Completion, Problem, ProblemSet, Score, Voice
 from qualify.evals.problems import problem_set
 from qualify.evals.voice import Speaker
 from qualify.plan import EvalPlan
-from qualify.prompts.corpus import ring
 from qualify.prompts.draw import draw
-from qualify.prompts.exact import common_prefix, ids_sha256
-from qualify.prompts.needle_draft import Haystack, Statement
-from qualify.prompts.needles import build_haystack
 from qualify.prompts.prompt import Prompt
-from qualify.prompts.sessions import between_turns
 from qualify.prompts.sources import open_source
-from qualify.prompts.tokens import Tokenizer
 
 SCORER = 1  # raise it when reading of answers changes
 MEASURE = "codes"
@@ -92,11 +86,11 @@ class NeedlesKind:
         if found is None:
             index = plan.problems.index(problem.id)
             if problem.data["turn"] == 0:
-                found = _first(problem, f"{plan.id}/{problem.id}", index, voice)
+                found = first_prompt(problem, f"{plan.id}/{problem.id}", index, voice)
             else:
                 previous = self._built[f"{problem.session}/t{problem.data['turn'] - 1}"]
                 answer = before[problem.data["turn"] - 1]
-                found = _later(problem, f"{plan.id}/{problem.id}", voice, previous, answer)
+                found = later_prompt(problem, f"{plan.id}/{problem.id}", voice, previous, answer)
             self._built[problem.id] = found
         return found
 
@@ -170,86 +164,6 @@ def _session(
         more = {**data, "turn": turn, "expected": [hidden[which]]}
         found.append(Problem(f"{name}/t{turn}", ask_one(which), more, name))
     return found
-
-
-def _first(problem: Problem, id: str, index: int, voice: Speaker) -> Prompt:
-    tokenizer, data = voice.tokenizer, problem.data
-    assert tokenizer is not None
-    before, after = voice.around()
-    asked = _asked(problem.text, voice.style)
-    statements = tuple(
-        Statement(sentence(n, code), code, depth)
-        for n, (code, depth) in enumerate(zip(data["codes"], data["depths"], strict=True))
-    )
-    built = build_haystack(
-        data["tokens"],
-        statements,
-        (before, asked + after),
-        ring(open_source(data["source"]), tokenizer),
-        tokenizer,
-        tuple(data["key"]),
-        repeat=data["repeat"],
-    )
-    return _prompt(id, index, 0, built.ids, built.text, built.exact, tokenizer, _facts(built))
-
-
-def _facts(built: Haystack) -> dict[str, Any]:
-    return {
-        "needles": [dataclasses.asdict(n) for n in built.needles],
-        "source_chars": built.source_chars,
-        "repeated": built.repeated,
-    }
-
-
-def _later(
-    problem: Problem, id: str, voice: Speaker, previous: Prompt, answer: Completion
-) -> Prompt:
-    """All of the previous prompt, its answer as it was generated, and the next question."""
-    tokenizer = voice.tokenizer
-    assert tokenizer is not None
-    said = answer.record.output_ids
-    given = list(said) if said else tokenizer.encode(answer.answer)
-    asked = _asked(problem.text, voice.style)
-    if voice.style == "chat":
-        opening, closing = between_turns(tokenizer, voice.thinking, given)
-        asked = f"{opening}{problem.text}{closing}"
-    base = previous.ids[: len(previous.ids) - len(tokenizer.suffix)]
-    ids = (*base, *given, *tokenizer.encode(asked), *tokenizer.suffix)
-    inner = ids[len(tokenizer.prefix) : len(ids) - len(tokenizer.suffix)]
-    text = tokenizer.decode(inner)
-    exact = tuple(tokenizer.encode(text)) == inner
-    turn, facts = problem.data["turn"], {"needles": previous.facts["needles"]}
-    made = _prompt(id, previous.index, turn, ids, text, exact, tokenizer, facts)
-    return dataclasses.replace(made, shared_prefix=common_prefix(base, ids))
-
-
-def _asked(text: str, style: str) -> str:
-    return f"\n\n{text}" if style == "chat" else f"\n\nQuestion: {text}\nAnswer:"
-
-
-def _prompt(
-    id: str,
-    index: int,
-    turn: int,
-    ids: tuple[int, ...],
-    text: str,
-    exact: bool,
-    tokenizer: Tokenizer,
-    facts: dict[str, Any],
-) -> Prompt:
-    return Prompt(
-        id=id,
-        ids=ids,
-        text=text,
-        text_exact=exact,
-        sha256=ids_sha256(ids),
-        compress_ratio=1.0,
-        klass="natural",
-        index=index,
-        turn=turn,
-        template_sha256=tokenizer.template_sha256,
-        facts=facts,
-    )
 
 
 def _score(plan: EvalPlan, problem: Problem, completion: Completion, scorer: str) -> Score:
