@@ -92,16 +92,19 @@ def random_draft(folder: Path, target_dir: Path, seed: int = 7, **changes: Any) 
 def agreeing_draft(folder: Path, target_dir: Path, **changes: Any) -> Path:
     """A drafter for an ``agreeing_checkpoint`` that is often right: its selector knows what mostly
     follows each token, and its layers add just enough to be wrong now and then."""
-    settings = {"selector_rank": 64, "selector_top_k": 256, "output_multiplier": 0.03, **changes}
+    embedding, head = embedding_and_head(target_dir)
+    vocab, hidden = embedding.shape
+    settings = {
+        "selector_rank": hidden, "selector_top_k": vocab, "output_multiplier": 0.03, **changes,
+    }  # fmt: skip
     config = draft_config(target_dir, **settings)
     random_draft(folder, target_dir, **settings)
     tensors = lean(load_file(folder / "model.safetensors"))
-    embedding, head = embedding_and_head(target_dir)
     mask = embedding[config["dflash_config"]["mask_token_id"]]
     rows = mask * mask.pow(2).mean().rsqrt()
     at = "candidate_selector."
     # Every block row is nearly the mask's own, which the projection maps to ones.
-    tensors[f"{at}hidden_projection.weight"] = (rows / rows.pow(2).sum()).repeat(64, 1)
+    tensors[f"{at}hidden_projection.weight"] = (rows / rows.pow(2).sum()).repeat(hidden, 1)
     tensors[f"{at}predecessor_codebook"] = normal(embedding)
     tensors[f"{at}successor_codebook"] = head.clone()
     return save_draft(folder, config, tensors)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from draft_checkpoints import agreeing_draft, agreeing_dspark
 from scripted_runner import ScriptedRunner
 from server_checkpoint import build_checkpoint
 from server_live import Live, serve, with_settings
@@ -12,7 +13,11 @@ from specdec.tokenizer import Tokenizer
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    """A target, and in folders within it drafters that are often right."""
+    folder = build_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    agreeing_draft(folder / "dflash2", folder)
+    agreeing_dspark(folder / "dspark", folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,8 @@ def loader(checkpoint: Path, **options: Any) -> Callable[[], DecodeRunner]:
         from specdec.runner import Runner
 
         defaults: dict[str, Any] = {"device": "cpu", "threads": 1, "prefill_chunk_tokens": 64}
+        if (mode := options.get("mode")) in ("dflash2", "dspark"):
+            defaults["draft_model"] = checkpoint / mode
         return Runner.load(checkpoint, RunnerOptions(**{**defaults, **options}))
 
     return load
@@ -59,29 +61,31 @@ def alone(checkpoint: Path, tokenizer: Tokenizer) -> list[list[int]]:
         return ids([live.generate(input_ids=p, sampling_params=GREEDY) for p in PROMPTS])
 
 
-@pytest.fixture(scope="module", params=["target-only", "mtp"])
+@pytest.fixture(scope="module", params=["target-only", "mtp", "dflash2", "dspark"])
 def live(request: pytest.FixtureRequest, checkpoint: Path, tokenizer: Tokenizer) -> Iterator[Live]:
     mode: Mode = request.param
     with serve(loader(checkpoint, mode=mode), tokenizer, with_settings(mode=mode)) as server:
         yield server
 
 
-def test_greedy_output_is_the_same_alone_and_in_a_batch_in_either_mode(
+def test_greedy_output_is_the_same_alone_and_in_a_batch_in_every_mode(
     live: Live, alone: list[list[int]]
 ) -> None:
     assert ids(ask_all(live)) == alone
     assert ids([live.generate(input_ids=p, sampling_params=GREEDY) for p in PROMPTS]) == alone
 
 
-def test_the_counts_add_up_in_either_mode(live: Live) -> None:
+def test_the_counts_add_up_in_every_mode(live: Live) -> None:
     answers = ask_all(live)
     drafts_were_right = any(answer["meta_info"]["correct_drafts"] for answer in answers)
-    assert drafts_were_right == (live.engine.info.mode == "mtp")
+    drafting = live.engine.info.mode != "target-only"
+    assert drafts_were_right == drafting
     for answer in answers:
         meta = answer["meta_info"]
         gained = meta["prefill_tokens"] + meta["correct_drafts"] + meta["verify_steps"]
         assert gained + meta["plain_tokens"] - meta["trimmed_tokens"] == 24
-        assert (meta["verify_steps"] > 0) == (live.engine.info.mode == "mtp")
+        assert (meta["verify_steps"] > 0) == drafting
+        assert ("confidence_mean" in meta) == (live.engine.info.mode == "dspark")
 
 
 def test_a_pool_too_small_for_all_retracts_and_gives_the_same_bytes(
@@ -145,8 +149,20 @@ def test_a_seed_makes_sampling_repeatable(live: Live) -> None:
     assert sample(1) != sample(2)
 
 
-def test_log_probabilities_are_the_model_s_own(live: Live) -> None:
+def test_log_probabilities_are_the_models_own_and_refused_by_dflash2(live: Live) -> None:
     body = {"input_ids": PROMPTS[3], "sampling_params": GREEDY, "top_logprobs_num": 2}
+    if live.engine.info.mode == "dflash2":
+        before = live.engine.scheduler.totals.prefilled_tokens
+        refused = live.client.post("/generate", json={**body, "return_logprob": True})
+        assert refused.status_code == 400
+        said = refused.json()["error"]["message"]
+        assert said.startswith("Log-probabilities are not returned in mode dflash2.")
+        chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "logprobs": True}
+        refused = live.client.post("/v1/chat/completions", json=chat)
+        assert refused.status_code == 400
+        assert "mode dflash2" in refused.json()["message"]
+        assert live.engine.scheduler.totals.prefilled_tokens == before  # nothing was scheduled
+        return
     answer = live.generate(**body, return_logprob=True)
     meta = answer["meta_info"]
     for (own, token, _), top in zip(
@@ -188,3 +204,37 @@ def test_the_command_serves_the_checkpoint_and_ends_with_0(
     assert "Decode batch, #running-req: 1, #full token: " in log
     assert "accept len: " in log
     assert "Cache flushed successfully!" in log
+
+
+def test_the_command_says_which_drafter_it_serves(checkpoint: Path, alone: list[list[int]]) -> None:
+    command = [sys.executable, "-m", "specdec", "serve", "--model", str(checkpoint)]
+    command += ["--mode", "dflash2", "--draft-model", str(checkpoint / "dflash2")]
+    command += ["--draft-kv", "ring", "--max-running-requests", "2", "--port", "0"]
+    command += ["--threads", "1", "--enable-metrics", "--decode-log-interval", "4"]
+    with running(command) as server:
+        server.wait_for(READY)
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+            info = client.get("/server_info").json()
+            body = {"input_ids": PROMPTS[4], "sampling_params": GREEDY}
+            for cached in (0, len(PROMPTS[4]) - 1):
+                answer = client.post("/generate", json=body).json()
+                assert answer["output_ids"] == alone[4]
+                assert answer["meta_info"]["cached_tokens"] == cached
+            metrics = client.get("/metrics").text
+        server.signal()
+        assert server.wait(16) == 0
+    assert (info["mode"], info["speculative_algorithm"]) == ("dflash2", "DFLASH")
+    assert info["speculative_draft_model_class"] == "DFlash2DraftModel"
+    assert info["speculative_draft_model_path"] == str(checkpoint / "dflash2")
+    assert (info["speculative_num_steps"], info["speculative_num_draft_tokens"]) == (7, 8)
+    assert (info["speculative_dflash_block_size"], info["draft_kv_rows"]) == (8, 2 * 128)
+    assert info["speculative_draft_window_size"] == 40
+    assert "sglang:spec_num_draft_tokens" in metrics
+    log = "\n".join(server.log)
+    assert (
+        "Initialized DFLASH draft runner. attention_backend=sdpa, model=DFlash2DraftModel, "
+        "block_size=8, draft_window_size=40, compact_cache=True"
+    ) in log
+    assert "DFLASH draft runner ready. mask_token=" in log
+    assert "mask_token_id=250" in log
+    assert "KV Cache is allocated. dtype: torch.float32, #tokens: 256, K size: " in log

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import torch
 from server_live import Live, serve
-from specdec.contract import Mode
 from specdec.tokenizer import Tokenizer
 from test_server_real import loader
+
+
+def body_of(key: int) -> dict[str, Any]:
+    """One of twelve requests."""
+    return {
+        "input_ids": [3 + (7 * key + j * j) % 370 for j in range(5 + 13 * key)],
+        "sampling_params": {
+            "temperature": 0,
+            "max_new_tokens": (5, 30, 90)[key % 3],
+            "ignore_eos": True,
+        },
+    }
 
 
 class Crowd:
@@ -42,14 +56,7 @@ class Crowd:
 
     def _request(self, dice: random.Random) -> None:
         key = dice.randrange(12)
-        body = {
-            "input_ids": [3 + (7 * key + j * j) % 370 for j in range(5 + 13 * key)],
-            "sampling_params": {
-                "temperature": 0,
-                "max_new_tokens": (5, 30, 90)[key % 3],
-                "ignore_eos": True,
-            },
-        }
+        body = body_of(key)
         kind = dice.random()
         if kind < 0.1:
             self._live.client.post("/flush_cache")
@@ -63,23 +70,57 @@ class Crowd:
                 self.answered += 1
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["target-only", "mtp"])
-def test_a_long_mix_gives_one_answer_for_each_prompt_and_leaves_nothing(
-    checkpoint: Path, tokenizer: Tokenizer, mode: Mode
+MODES: dict[str, dict[str, Any]] = {
+    "target-only": {"mode": "target-only"},
+    "mtp": {"mode": "mtp"},
+    "dflash2": {"mode": "dflash2", "draft_kv": "ring"},
+    "dspark": {"mode": "dspark"},
+}
+
+
+def tensor_bytes() -> int:
+    """What all tensors of this process take, each memory counted once."""
+    gc.collect()
+    sizes = {}
+    for found in gc.get_objects():
+        if type(found) is torch.Tensor and found.layout is torch.strided:
+            memory = found.untyped_storage()
+            sizes[memory.data_ptr()] = memory.nbytes()
+    return sum(sizes.values())
+
+
+@pytest.mark.parametrize(
+    "requests", [24, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mix_gives_one_answer_for_each_prompt_and_leaves_nothing(
+    checkpoint: Path, tokenizer: Tokenizer, mode: str, requests: int
 ) -> None:
-    with serve(loader(checkpoint, mode=mode, max_total_tokens=512), tokenizer) as live:
-        crowd = Crowd(live, requests=500)
+    load = loader(checkpoint, max_total_tokens=512, prefix_cache=True, **MODES[mode])
+    with serve(load, tokenizer) as live:
+        runner = live.engine.scheduler.runner
+
+        def empty() -> tuple[int, ...]:
+            """After a flush: what is held, and how much memory there is."""
+            assert live.client.post("/flush_cache?timeout=60").status_code == 200
+            runner.check_integrity()
+            pages, kept = runner.pool, runner.cache_size
+            held = (pages.used_tokens, kept.pages, kept.snapshots, kept.snapshot_bytes)
+            return (runner.free_slots, pages.free_tokens, *held, tensor_bytes())
+
+        for key in range(12):  # tables that grow with the longest prompt have grown
+            live.generate(**body_of(key))
+        before = empty()
+        crowd = Crowd(live, requests)
         crowd.run()
-        assert live.client.post("/flush_cache?timeout=30").status_code == 200
-        totals, runner = live.engine.scheduler.totals, live.engine.scheduler.runner
-        assert crowd.answered > 200
-        assert totals.retractions > 0
-        assert totals.aborted_requests > 0
+        assert empty() == before
+        assert before[:6] == (live.engine.info.max_running_requests, 512, 0, 0, 0, 0)
+        totals = live.engine.scheduler.totals
+        assert crowd.answered > requests * 0.4
+        if requests >= 500:
+            assert totals.cached_tokens > 0
+            assert totals.retractions > 0
+            assert totals.aborted_requests > 0
         assert {key: len(found) for key, found in crowd.outputs.items()} == dict.fromkeys(
             crowd.outputs, 1
         )
-        assert runner.free_slots == live.engine.info.max_running_requests
-        assert runner.pool.used_tokens == 0
-        runner.pool.check_integrity()
