@@ -8,10 +8,12 @@ import pytest
 import torch
 from checkpoints import random_model
 from specdec.config import ModelConfig
-from specdec.layers.attention import Attention, CausalMask
+from specdec.layers.attention import Attention
+from specdec.layers.causal import CausalMask
 from specdec.layers.deltanet import DeltaNet, unit_lower_inverse
 from specdec.layers.linear import Products, Projection, exact_half_scale
 from specdec.layers.rope import RopeTable
+from specdec.layers.sliding import SlidingMask
 from specdec.layers.threads import Threads
 from specdec.plan import Span, plan_pass
 from specdec.state import DeltaState, KvState
@@ -133,7 +135,9 @@ def test_beta_stays_in_fp32_and_a_bf16_round_trip_would_be_seen() -> None:
     assert 0.0015 < float(detour) <= 2**-9
 
 
-def looped_attention(x: Tensor, w: dict[str, Tensor], c: ModelConfig) -> Tensor:
+def looped_attention(
+    x: Tensor, w: dict[str, Tensor], c: ModelConfig, window: int = 10_000, sinks: int = 0
+) -> Tensor:
     """Projections, norms, rotation, softmax and gate, one query head and position at a time."""
     w = {name: value.double() for name, value in w.items()}
     x = x.double()
@@ -158,19 +162,25 @@ def looped_attention(x: Tensor, w: dict[str, Tensor], c: ModelConfig) -> Tensor:
         keys = [turned(k[t, kv], w["k_norm"], t) for t in range(len(x))]
         for t in range(len(x)):
             query = turned(q[t, head, 0], w["q_norm"], t)
-            scores = torch.stack([query @ keys[s] for s in range(t + 1)]) / math.sqrt(c.head_dim)
+            seen = [s for s in range(t + 1) if s < sinks or s > t - window]
+            scores = torch.stack([query @ keys[s] for s in seen]) / math.sqrt(c.head_dim)
             share = torch.exp(scores - scores.max())
             share = share / share.sum()
-            mixed = sum(share[s] * v[s, kv] for s in range(t + 1))
+            mixed = sum(one * v[s, kv] for one, s in zip(share, seen, strict=True))
             out[t, head] = mixed / (1 + torch.exp(-q[t, head, 1]))
     return out.reshape(len(x), -1) @ w["o_proj"].T
 
 
 def attention_rows(
-    layer: Attention, x: Tensor, sizes: list[int], pages: list[int], rope: RopeTable
+    layer: Attention,
+    x: Tensor,
+    sizes: list[int],
+    pages: list[int],
+    rope: RopeTable,
+    mask: CausalMask | None = None,
 ) -> Tensor:
     kv = KvState(torch.zeros(512, 2, 32), torch.zeros(512, 2, 32))
-    mask, at, rows = CausalMask(2, CPU), 0, []
+    mask, at, rows = mask or CausalMask(2, CPU), 0, []
     for size in sizes:
         plan = plan_pass([Span(0, pages, at, [0] * size)], 64, 3, CPU)
         q, k, v, gate = layer.project(x[at : at + size], *rope.rows(plan.positions))
@@ -189,6 +199,48 @@ def test_attention_agrees_with_a_plain_loop_and_ignores_pages_and_chunks() -> No
     torch.testing.assert_close(found.double(), looped_attention(x, w, c), atol=2e-5, rtol=1e-4)
     for sizes, pages in (([1] * 140, [2, 3, 4]), ([60, 8, 3, 5, 64], [5, 1, 3])):
         assert torch.equal(attention_rows(layer, x, sizes, pages, rope), found)
+
+
+@pytest.mark.parametrize(
+    ("window", "sinks"), [(1, 0), (20, 0), (64, 3), (30, 64), (100, 65), (130, 5)]
+)
+def test_a_sliding_window_agrees_with_a_plain_loop_and_ignores_pages_and_chunks(
+    window: int, sinks: int
+) -> None:
+    c, w = shapes(), weights_of("self_attn")
+    rope = RopeTable(512, c.rotary_dim, c.rope_theta, CPU)
+    layer = Attention(c, w, TILED, rope)
+    x = torch.randn(200, 64, generator=torch.Generator().manual_seed(2))
+    mask = SlidingMask(2, CPU, window, sinks)
+    pages = [0, 1, 2, 3]
+    found = attention_rows(layer, x, [200], pages, rope, mask)
+    expected = looped_attention(x, w, c, window, sinks)
+    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=1e-4)
+    for sizes, other in (([1] * 200, [2, 3, 4, 5]), ([60, 8, 3, 5, 64, 60], [5, 1, 3, 7])):
+        assert torch.equal(attention_rows(layer, x, sizes, other, rope, mask), found)
+
+
+def test_a_window_that_covers_the_context_gives_the_bits_of_full_attention() -> None:
+    c, w = shapes(), weights_of("self_attn")
+    rope = RopeTable(512, c.rotary_dim, c.rope_theta, CPU)
+    layer = Attention(c, w, TILED, rope)
+    x = torch.randn(200, 64, generator=torch.Generator().manual_seed(2))
+    full = attention_rows(layer, x, [200], [0, 1, 2, 3], rope)
+    for window, sinks in ((256, 0), (256, 7), (10_000, 100)):
+        mask = SlidingMask(2, CPU, window, sinks)
+        assert torch.equal(attention_rows(layer, x, [200], [0, 1, 2, 3], rope, mask), full)
+    nearly = attention_rows(layer, x, [200], [0, 1, 2, 3], rope, SlidingMask(2, CPU, 199, 0))
+    assert not torch.equal(nearly, full)
+
+
+def test_a_window_reads_no_more_rows_than_it_and_the_sinks_need() -> None:
+    mask = SlidingMask(1, CPU, 128, 10)
+    assert mask.kept(64) is None
+    for width in (640, 6400):
+        stop, first = mask.kept(width) or (0, 0)
+        assert stop == 64
+        assert width - first <= 128 + 2 * 64
+        assert mask.cut(0, 64, width).shape == (64, stop + width - first)
 
 
 def test_a_tiled_projection_gives_a_row_the_same_bits_in_any_company() -> None:

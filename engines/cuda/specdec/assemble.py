@@ -66,11 +66,13 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
     )
     # No position lies beyond the pool; checkpoints may declare a million of them.
     positions = max(min(context, pool), LENGTH)
-    shared = Shared(config, tensors, products, positions, threads, device)
+    reach = (options.attention_window, options.attention_sink_tokens)
+    shared = Shared(config, tensors, products, positions, threads, device, *reach)
     target = Target(config, tensors, products, shared)
     side = TargetSide(config, shared, products, device, options, positions)
     draft = load_draft_model(model_dir, side, tensors)
     facts = None if draft is None else draft.facts
+    kv = options.kv_cache_dtype
     info = RunnerInfo(
         model_path=model_dir,
         architecture=config.architecture,
@@ -83,7 +85,8 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         parameters=checkpoint.report.parameters,
         weight_bytes=weight_bytes,
         weight_scale_bytes=scale_bytes,
-        kv_bytes_per_token=kv_bytes_per_token(config, facts.pool_kv if facts else ()),
+        kv_cache_dtype=kv,
+        kv_bytes_per_token=kv_bytes_per_token(config, facts.pool_kv if facts else (), kv),
         state_bytes_per_slot=state_bytes_per_slot(config),
         conv_bytes_per_slot=conv_bytes_per_slot(config),
         tp_size=1 if ranks is None else ranks.size,
@@ -93,7 +96,7 @@ def assemble(model_dir: Path, options: RunnerOptions, ranks: Ranks | None = None
         draft_steps=facts.most if facts else 0,
         adaptive=options.adaptive and facts is not None,
         prefill_chunk_tokens=options.prefill_chunk_tokens,
-        invariance=check_rows(target, config, products, device),
+        invariance=check_rows(target, config, products, device, kv),
         prefix_cache=options.prefix_cache,
         draft=facts,
         layers=target.layers,
@@ -136,6 +139,18 @@ def check_options(options: RunnerOptions) -> None:
         ),
         (options.max_snapshots < 1, "--max-snapshots must be at least 1"),
         (options.max_snapshot_bytes < 1, "--max-snapshot-bytes must be at least 1"),
+        (
+            bool(options.attention_window) and options.kv_cache_dtype == "fp8",
+            "--attention-window does not go with --kv-cache-dtype fp8",
+        ),
+        (
+            bool(options.attention_sink_tokens) and not options.attention_window,
+            "--attention-sink-tokens needs an --attention-window beside it",
+        ),
+        (
+            options.attention_window < 0 or options.attention_sink_tokens < 0,
+            "--attention-window and --attention-sink-tokens must be 0 or more",
+        ),
     ]
     for wrong, sentence in faults:
         if wrong:

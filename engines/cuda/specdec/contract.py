@@ -40,6 +40,7 @@ from specdec.request import Finish, SamplingParams, Sequence, StepResult
 Mode = Literal["target-only", "mtp", "dflash2", "dspark"]
 DraftKv = Literal["shared", "ring"]
 Fp8Weights = Literal["stored", "expanded"]
+KvDtype = Literal["float32", "fp8"]
 
 DENSE_STEP = 256  # positions between recurrent snapshots up to DENSE_LIMIT
 DENSE_LIMIT = 4096
@@ -47,7 +48,9 @@ DENSE_LIMIT = 4096
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """Launch-time settings; none of them changes a greedy answer.
+    """Launch-time settings; none of them changes a greedy answer but ``kv_cache_dtype`` (FP8 keys
+    and values are rounded) and ``attention_window`` (0: none; the newest positions that a row sees
+    beside the first ``attention_sink_tokens``).
 
     ``draft_steps`` counts drafts only, without the anchor (1 to 7); None means 3 for MTP and the
     checkpoint's whole block for others. ``draft_model``: folder of the draft checkpoint (modes
@@ -80,6 +83,9 @@ class RunnerOptions:
     tp_size: int = 1  # ranks that share the model
     tp_timeout_s: float = 120.0  # the longest that one rank may keep the others waiting
     fp8_weights: Fp8Weights = "stored"  # expanded: held in full, faster on a CPU
+    kv_cache_dtype: KvDtype = "float32"
+    attention_window: int = 0
+    attention_sink_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class RunnerInfo:
     tp_size: int = 1  # bytes above are of one rank
     draft: DraftFacts | None = None  # in every mode that drafts
     layers: int | None = None  # of the target, as they were built
+    kv_cache_dtype: KvDtype = "float32"
     weight_scale_bytes: int = 0  # of weights in FP8 blocks, not among weight_bytes
 
 

@@ -55,7 +55,8 @@ def build_core(parts: Assembled, options: RunnerOptions) -> Core:
     pages = Pages(info.max_total_tokens, info.page_size)
     pool_kv = () if draft is None else draft.facts.pool_kv
     slots = info.max_running_requests
-    state = ModelState(parts.config, slots, pages.total_tokens, pool_kv, parts.device)
+    rows, kind = pages.total_tokens, info.kv_cache_dtype
+    state = ModelState(parts.config, slots, rows, pool_kv, parts.device, kind)
     cache = keeper = None
     if options.prefix_cache:
         follows = draft is not None and draft.facts.follows

@@ -9,12 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.config import LINEAR, ModelConfig
-from specdec.layers.attention import Attention, CausalMask
+from specdec.layers.attention import Attention
+from specdec.layers.causal import CausalMask
 from specdec.layers.deltanet import DeltaNet
 from specdec.layers.linear import Products, projection
 from specdec.layers.mlp import Mlp
 from specdec.layers.norm import rms_norm
 from specdec.layers.rope import RopeTable
+from specdec.layers.sliding import SlidingMask
 from specdec.layers.threads import Threads
 from specdec.parallel.scores import Scores
 from specdec.plan import Pass
@@ -33,6 +35,8 @@ class Shared:
         positions: int,
         threads: Threads,
         device: torch.device,
+        window: int = 0,
+        sinks: int = 0,
     ) -> None:
         self.threads = threads
         self._ranks = products.ranks
@@ -40,7 +44,10 @@ class Shared:
         head = tensors["embed_tokens.weight" if config.tied else "lm_head.weight"]
         self.head = projection([head], products)
         self.rope = RopeTable(positions, config.rotary_dim, config.rope_theta, device, config.yarn)
-        self.mask = CausalMask(config.num_attention_heads // config.num_key_value_heads, device)
+        group = config.num_attention_heads // config.num_key_value_heads
+        self.mask = (
+            SlidingMask(group, device, window, sinks) if window else CausalMask(group, device)
+        )
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """[rows] to [rows, hidden]."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.config import ModelConfig
-from specdec.contract import Invariance
+from specdec.contract import Invariance, KvDtype
 from specdec.layers.attention import ROW_MULTIPLE
 from specdec.layers.linear import Products
 from specdec.model import Target
@@ -27,11 +27,16 @@ ATTENTION_WIDTH = 2048
 
 
 def check_rows(
-    target: Target, config: ModelConfig, products: Products, device: torch.device
+    target: Target,
+    config: ModelConfig,
+    products: Products,
+    device: torch.device,
+    kv_dtype: KvDtype = "float32",
 ) -> Invariance:
     """Run the comparison in a throw-away state. See ``Invariance`` for what is reported."""
     prefill, alone, batched = (
-        _Rehearsal(target, config, device).run(kind) for kind in ("prefill", "alone", "batched")
+        _Rehearsal(target, config, device, kv_dtype).run(kind)
+        for kind in ("prefill", "alone", "batched")
     )
     decode_exact = torch.equal(alone[PROMPT:], batched[PROMPT:])
     wide = wide_attention_is_exact(config, device)
@@ -78,14 +83,17 @@ def wide_attention_is_exact(config: ModelConfig, device: torch.device) -> bool:
 class _Rehearsal:
     """A few sequences in a state of their own; the first one's logits are kept."""
 
-    def __init__(self, target: Target, config: ModelConfig, device: torch.device) -> None:
+    def __init__(
+        self, target: Target, config: ModelConfig, device: torch.device, kv_dtype: KvDtype
+    ) -> None:
         self._target = target
         self._device = device
         self._taps = config.conv_kernel - 1
         blocks = -(-LENGTH // KV_BLOCK)
         sequences = 1 + NEIGHBOURS
         self._pages = [list(range(i * blocks, (i + 1) * blocks)) for i in range(sequences)]
-        self._state = ModelState(config, sequences, sequences * blocks * KV_BLOCK, (), device)
+        rows = sequences * blocks * KV_BLOCK
+        self._state = ModelState(config, sequences, rows, (), device, kv_dtype)
         generator = torch.Generator().manual_seed(1)
         shape = (sequences, LENGTH)
         self._ids = torch.randint(config.vocab_size, shape, generator=generator).tolist()

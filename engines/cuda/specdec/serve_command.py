@@ -146,6 +146,24 @@ _POSITIVE = click.IntRange(min=1)
     default=_D.fp8_weights,
     help="Weights in FP8 blocks: as they are stored, or expanded at the start.",
 )
+@click.option(
+    "--kv-cache-dtype",
+    type=click.Choice(["float32", "fp8"]),
+    default=_D.kv_cache_dtype,
+    help="Keys and values of the target; FP8 E4M3 rounds them and takes a quarter of the memory.",
+)
+@click.option(
+    "--attention-window",
+    type=click.IntRange(min=0),
+    default=_D.attention_window,
+    help="Newest positions that full attention sees; 0 for all. Changes what the model says.",
+)
+@click.option(
+    "--attention-sink-tokens",
+    type=click.IntRange(min=0),
+    default=_D.attention_sink_tokens,
+    help="First positions that stay in sight beside the window.",
+)
 @click.option("--enable-metrics", is_flag=True, help="Serve Prometheus series at /metrics.")
 @click.option(
     "--enable-cache-report",

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.contract import DraftKv, Fp8Weights, Mode, RunnerOptions
+from specdec.contract import DraftKv, Fp8Weights, KvDtype, Mode, RunnerOptions
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class ServeSettings:
     max_snapshots: int = 256
     max_snapshot_bytes: int = 1 << 30
     fp8_weights: Fp8Weights = "stored"
+    kv_cache_dtype: KvDtype = "float32"
+    attention_window: int = 0
+    attention_sink_tokens: int = 0
     enable_metrics: bool = False
     enable_cache_report: bool = False
     incremental_streaming_output: bool = False
@@ -75,6 +78,9 @@ class ServeSettings:
             max_snapshots=self.max_snapshots,
             max_snapshot_bytes=self.max_snapshot_bytes,
             fp8_weights=self.fp8_weights,
+            kv_cache_dtype=self.kv_cache_dtype,
+            attention_window=self.attention_window,
+            attention_sink_tokens=self.attention_sink_tokens,
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from specdec.logs import logger
 from specdec.settings import ServeSettings
 from specdec.tokenizer import Tokenizer
 
+KV_NAMES = {"float32": "float32", "fp8": "float8_e4m3fn"}  # as PyTorch calls them
+
 
 def log_startup(settings: ServeSettings, engine: Engine) -> None:
     """Pools, limits, graphs and the result of the row-independence check."""
@@ -19,7 +21,10 @@ def log_startup(settings: ServeSettings, engine: Engine) -> None:
     half = info.kv_bytes_per_token * info.max_total_tokens // 2
     logger.info(
         logs.kv_pool_line(
-            dtype=f"torch.{info.dtype}", tokens=info.max_total_tokens, k_bytes=half, v_bytes=half
+            dtype=f"torch.{KV_NAMES[info.kv_cache_dtype]}",
+            tokens=info.max_total_tokens,
+            k_bytes=half,
+            v_bytes=half,
         )
     )
     slots = info.max_running_requests

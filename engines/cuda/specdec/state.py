@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from specdec.config import FULL, LINEAR, ModelConfig
+from specdec.contract import KvDtype
 from specdec.draft_facts import KvShape
 from specdec.layers.pointwise import padded_lanes
+from specdec.layers.quant import expand_heads, groups_of, quantize_heads
 from specdec.plan import BLOCK, pool_rows
 
 
@@ -45,16 +47,49 @@ class KvState:
     keys: Tensor
     values: Tensor
 
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Every tensor with a row for each row of the pool."""
+        return self.keys, self.values
+
     def write(self, rows: Tensor, keys: Tensor, values: Tensor) -> None:
         self.keys.index_copy_(0, rows, keys)
         self.values.index_copy_(0, rows, values)
+
+    def opened(self, parts: Seq[Tensor]) -> tuple[Tensor, Tensor]:
+        """Keys and values in FP32 of some rows of ``parts``."""
+        keys, values = parts
+        return keys, values
+
+
+@dataclass(frozen=True)
+class Fp8KvState(KvState):
+    """The same in FP8 (``layers/quant.py``): a byte an element, and ``key_scales``,
+    ``value_scales`` [pool rows, KV heads, groups] in FP16."""
+
+    key_scales: Tensor
+    value_scales: Tensor
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return self.keys, self.values, self.key_scales, self.value_scales
+
+    def write(self, rows: Tensor, keys: Tensor, values: Tensor) -> None:
+        stored = (*quantize_heads(keys), *quantize_heads(values))
+        for part, new in zip(self.parts, (stored[0], stored[2], stored[1], stored[3]), strict=True):
+            part.index_copy_(0, rows, new)
+
+    def opened(self, parts: Seq[Tensor]) -> tuple[Tensor, Tensor]:
+        keys, values, key_scales, value_scales = parts
+        return expand_heads(keys, key_scales), expand_heads(values, value_scales)
 
 
 class ModelState:
     """KV rows of the pool and the recurrent state of every slot.
 
     ``layers[i]`` is the state of target layer i; ``drafter[i]`` that of the draft layer i that has
-    a row for each row of the pool (``drafter.DraftFacts.pool_kv``).
+    a row for each row of the pool (``drafter.DraftFacts.pool_kv``), in FP32 whatever ``kv_dtype``
+    says of the target's: a drafter's rows change no answer.
     """
 
     def __init__(
@@ -64,10 +99,13 @@ class ModelState:
         pool_rows: int,
         draft_kv: Seq[KvShape],
         device: torch.device,
+        kv_dtype: KvDtype = "float32",
     ) -> None:
         self.config = config
+        kv = _fp8_rows if kv_dtype == "fp8" else _kv_rows
+        heads, dim = config.num_key_value_heads, config.head_dim
         self.layers: list[DeltaState | KvState] = [
-            _delta(config, slots, device) if kind == LINEAR else _kv(config, pool_rows, device)
+            _delta(config, slots, device) if kind == LINEAR else kv(pool_rows, heads, dim, device)
             for kind in config.layer_types
         ]
         self.drafter = [_kv_rows(pool_rows, shape.heads, shape.dim, device) for shape in draft_kv]
@@ -80,23 +118,29 @@ class ModelState:
     def clear_rows(self, first: int, stop: int) -> None:
         """Zero rows of the pool: a masked row still meets a zero weight, which a NaN survives."""
         for layer in self._pool_layers():
-            layer.keys[first:stop].zero_()
-            layer.values[first:stop].zero_()
+            for part in layer.parts:
+                part[first:stop].zero_()
 
     def copy_rows(self, source: int, target: int, rows: int) -> None:
         """Copy ``rows`` rows of the pool from row ``source`` on to row ``target`` and after."""
         for layer in self._pool_layers():
-            for part in (layer.keys, layer.values):
+            for part in layer.parts:
                 part[target : target + rows] = part[source : source + rows]
 
     def _pool_layers(self) -> list[KvState]:
         return [layer for layer in (*self.layers, *self.drafter) if isinstance(layer, KvState)]
 
 
-def kv_bytes_per_token(config: ModelConfig, draft_kv: Seq[KvShape] = ()) -> int:
-    """FP32 keys and values of all full-attention layers, the drafter's in the pool among them."""
-    own = config.layer_types.count(FULL) * config.num_key_value_heads * config.head_dim
-    return 2 * 4 * (own + sum(shape.heads * shape.dim for shape in draft_kv))
+def kv_bytes_per_token(
+    config: ModelConfig, draft_kv: Seq[KvShape] = (), kv_dtype: KvDtype = "float32"
+) -> int:
+    """Keys and values of all full-attention layers, with their scales, and in FP32 those of the
+    drafter in the pool."""
+    heads = config.layer_types.count(FULL) * config.num_key_value_heads
+    element = 4 * config.head_dim
+    if kv_dtype == "fp8":
+        element = config.head_dim + 2 * groups_of(config.head_dim)
+    return 2 * (heads * element + sum(4 * shape.heads * shape.dim for shape in draft_kv))
 
 
 def state_bytes_per_slot(config: ModelConfig) -> int:
@@ -124,13 +168,16 @@ def _delta(config: ModelConfig, slots: int, device: torch.device) -> DeltaState:
     )
 
 
-def _kv(config: ModelConfig, pool_rows: int, device: torch.device) -> KvState:
-    return _kv_rows(pool_rows, config.num_key_value_heads, config.head_dim, device)
-
-
 def _kv_rows(pool_rows: int, heads: int, dim: int, device: torch.device) -> KvState:
     shape = (pool_rows, heads, dim)
     return KvState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
+
+
+def _fp8_rows(pool_rows: int, heads: int, dim: int, device: torch.device) -> Fp8KvState:
+    shape, groups = (pool_rows, heads, dim), (pool_rows, heads, groups_of(dim))
+    keys, values = (torch.zeros(shape, dtype=torch.uint8, device=device) for _ in range(2))
+    scales = [torch.zeros(groups, dtype=torch.float16, device=device) for _ in range(2)]
+    return Fp8KvState(keys, values, *scales)
 
 
 def logical_state(
@@ -151,6 +198,7 @@ def logical_state(
             found[f"{index}.matrix"] = layer.matrix[slot, block % 2].clone()
             found[f"{index}.rows"] = layer.rows[slot, block % 2, : taps + offset].clone()
         else:
-            found[f"{index}.keys"] = layer.keys[kv_rows.to(layer.keys.device)]
-            found[f"{index}.values"] = layer.values[kv_rows.to(layer.values.device)]
+            names = ("keys", "values", "key_scales", "value_scales")
+            for name, part in zip(names, layer.parts, strict=False):
+                found[f"{index}.{name}"] = part[kv_rows.to(part.device)]
     return found

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec import kernels
 from specdec.config import ModelConfig
+from specdec.layers.causal import CausalMask
 from specdec.layers.fp8 import Fp8Weight
 from specdec.layers.linear import Products, projection
 from specdec.layers.norm import rms_norm
@@ -27,28 +28,6 @@ from specdec.plan import KV_BLOCK, AttentionJob
 from specdec.state import KvState
 
 ROW_MULTIPLE = 4
-
-
-class CausalMask:
-    """Additive masks, cut from one table: the row at place o of a KV block sees everything before
-    the block and o + 1 of its rows. The table is [KV_BLOCK * group, width] and grows as needed."""
-
-    def __init__(self, group: int, device: torch.device) -> None:
-        self._group = group
-        self._device = device
-        self._table = torch.empty(0, 0, device=device)
-
-    def cut(self, first: int, stop: int, width: int) -> Tensor:
-        """Rows of places ``first`` to ``stop - 1``, each repeated for its group."""
-        if width > self._table.shape[-1]:
-            self._grow(1 << (width - 1).bit_length())
-        whole = self._table.shape[-1]
-        return self._table[first * self._group : stop * self._group, whole - width :]
-
-    def _grow(self, width: int) -> None:
-        table = torch.zeros(KV_BLOCK, width, device=self._device)
-        table[:, -KV_BLOCK:] = torch.full((KV_BLOCK, KV_BLOCK), -math.inf).triu(1)
-        self._table = table.repeat_interleave(self._group, 0)
 
 
 class Attention:
@@ -103,7 +82,7 @@ class Attention:
         mask: CausalMask,
     ) -> Tensor:
         """The gated attention output [rows, hidden] of queries [rows, heads, dim]."""
-        if self._kernel:
+        if self._kernel and type(kv) is KvState and type(mask) is CausalMask:
             from specdec.kernels.attend import attend  # Triton is not everywhere
 
             return self._out(sigmoid(gates) * attend(queries, kv.keys, kv.values, jobs))
@@ -121,7 +100,7 @@ class Attention:
         # [rows, KV heads, group, dim] to [1, KV heads, rows * group, dim]
         stacked = rows.view(padded, self._kv_heads, self._group, self._dim).transpose(0, 1)
         stacked = stacked.reshape(1, self._kv_heads, padded * self._group, self._dim)
-        keys, values = kv_view(kv, job)
+        keys, values = kv_view(kv, job, mask.kept(job.width))
         start = job.offset - before
         out = F.scaled_dot_product_attention(
             stacked,
@@ -145,16 +124,33 @@ def query_and_gate(
     return paired[:, 0].flatten(0, 1), paired[:, 1].flatten(0, 1)
 
 
-def kv_view(kv: KvState, job: AttentionJob) -> tuple[Tensor, Tensor]:
-    """Keys and values of the job's first ``width`` positions, [width, KV heads, dim] each.
+def kv_view(
+    kv: KvState, job: AttentionJob, kept: tuple[int, int] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Keys and values of the job's first ``width`` positions, [width, KV heads, dim] each, or of
+    those before ``kept[0]`` and from ``kept[1]`` on.
 
     A view when the sequence's pages lie in one run, else a gathered copy of the same values.
     """
     if job.run_start is not None:
-        stop = job.run_start + job.width
-        return kv.keys[job.run_start : stop], kv.values[job.run_start : stop]
+        run = slice(job.run_start, job.run_start + job.width)
+        parts = [part[run] for part in kv.parts]
+        if kept is not None:
+            parts = [torch.cat((part[: kept[0]], part[kept[1] :])) for part in parts]
+        return kv.opened(parts)
     assert job.page_index is not None
-    heads, dim = kv.keys.shape[1:]
-    pages = [t.view(-1, job.page_size, heads, dim) for t in (kv.keys, kv.values)]
-    keys, values = (t.index_select(0, job.page_index).flatten(0, 1)[: job.width] for t in pages)
-    return keys, values
+    paged = [part.unflatten(0, (-1, job.page_size)) for part in kv.parts]
+    if kept is None:
+        gathered = [part.index_select(0, job.page_index).flatten(0, 1) for part in paged]
+        return kv.opened([part[: job.width] for part in gathered])
+    return kv.opened([_some(part, job, kept) for part in paged])
+
+
+def _some(paged: Tensor, job: AttentionJob, kept: tuple[int, int]) -> Tensor:
+    """Rows before ``kept[0]`` and from ``kept[1]`` on, without gathering the pages between."""
+    assert job.page_index is not None
+    size, (stop, first) = job.page_size, kept
+    head = paged.index_select(0, job.page_index[: -(-stop // size)]).flatten(0, 1)[:stop]
+    skipped = first // size
+    tail = paged.index_select(0, job.page_index[skipped:]).flatten(0, 1)
+    return torch.cat((head, tail[first - skipped * size : job.width - skipped * size]))

@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.layers.quant import widened
+
 TILE_ELEMENTS = 1 << 19  # of an expanded tile: 2 MiB in FP32, which stays in a core's cache
 FEWEST_ROWS = 8  # a product of fewer rows may take another way through the library
-# An E4M3 byte moved into a half's exponent and mantissa is the value over 2**8, subnormals too.
-HALF_EXPONENT_GAP = 256.0
-NOT_BIT_14 = -16385  # the sign, copied there by the shift
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,8 @@ class Fp8Weight:
         """Rows ``first`` to ``stop - 1`` in FP32."""
         part = self.values[first:stop]
         scales = self.scales.index_select(0, self.scale_row[first:stop]).to(torch.float32)
-        if part.device.type == "cpu":
-            # PyTorch's own conversion takes one element at a time on a CPU, ten times as long.
-            bits = part.view(torch.int8).to(torch.int16).bitwise_left_shift_(7)
-            wide = bits.bitwise_and_(NOT_BIT_14).view(torch.float16).to(torch.float32)
-            scales = scales * HALF_EXPONENT_GAP
-        else:
-            wide = part.to(torch.float32)
+        wide, gap = widened(part)
+        scales = scales * gap
         rows, columns = wide.shape
         if columns % self.width == 0:
             wide.view(rows, -1, self.width).mul_(scales.unsqueeze(2))
