@@ -15,6 +15,7 @@ from qualify.checks.enginelog import bare, launches_of, lines_of, log_path
 from qualify.checks.select import plural
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Verdict
+from qualify.planning.probes.facts import facts_of
 from qualify.records.run import Run
 
 DECLINED = re.compile(
@@ -44,6 +45,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
     verdicts = []
     for side, launches in launches_of(run).items():
         counts, first, seen = _read(run, launches)
+        rows = _rows(run, side)
         if not seen:
             text = "No engine log is here to read: a server that was attached to keeps its own."
             verdicts.append(Verdict("kernels", side, "not-run", text, {}, demanded=named))
@@ -57,7 +59,7 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
             "side": side,
             "lines_read": seen,
             "declined": [
-                {"text": text, "times": n, "first": first[text], **(_cap(text) or {})}
+                {"text": text, "times": n, "first": first[text], **_meaning(_cap(text), rows)}
                 for text, n in counts.most_common(20)
             ],
             "forbid": forbid or ("every one" if named else None),
@@ -109,6 +111,20 @@ def _cap(text: str) -> dict[str, Any] | None:
         return None
     value, cap = (int(match[k].replace(",", "")) for k in ("value", "cap"))
     return {"what": match["name"] or match["unit"], "value": value, "cap": cap}
+
+
+def _rows(run: Run, side: str) -> int | None:
+    """Rows that a step verifies: the mode's block, from its launch arguments."""
+    launch = next(item for item in run.plan.launches if item.side.name == side)
+    rows = facts_of(launch, run.plan.engine).args.get("speculative-num-draft-tokens")
+    return rows if isinstance(rows, int) and rows > 0 else None
+
+
+def _meaning(cap: dict[str, Any] | None, rows: int | None) -> dict[str, Any]:
+    """The cap, and for bytes how wide the verified rows are in 16-bit values."""
+    if cap is None or cap["what"] != "bytes" or rows is None or cap["value"] % (2 * rows):
+        return cap or {}
+    return {**cap, "rows": rows, "values_a_row": cap["value"] // (2 * rows)}
 
 
 def _said(text: str) -> str:

@@ -52,6 +52,14 @@ def test_a_campaign_forbids_some_lines_and_lets_others_through(tmp_path: Path) -
         assert len(verdict.evidence["declined"]) == 2
 
 
+def test_the_bytes_that_were_too_many_are_the_verified_rows(tmp_path: Path) -> None:
+    profile = {"args": {"speculative-num-draft-tokens": 8}}
+    the_plan = with_checks({"kernels": True}, profile)
+    found = only(check, run_on(tmp_path / "run", the_plan, *say(tmp_path, DECLINED)))
+    (told,) = [d for d in found.evidence["declined"] if d["what"] == "bytes"]
+    assert (told["rows"], told["values_a_row"]) == (8, 5120)
+
+
 def test_unnamed_lines_are_counted_and_decide_nothing(tmp_path: Path) -> None:
     the_plan = with_checks({}, {})
     verdict = only(check, run_on(tmp_path / "run", the_plan, *say(tmp_path, DECLINED)))

@@ -14,6 +14,7 @@ import pytest
 
 from qualify.engines.docker_build import build_image
 from qualify.engines.spec import load_engine
+from qualify.inspect.image import inspect_image
 from qualify.paths import campaigns_dir, models_dir
 from tests.engines.docker.boxes import left
 from tests.engines.docker.conftest import BASE
@@ -37,6 +38,17 @@ def image(engine_host: str | None) -> str:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_image_holds_what_its_definition_says_and_nothing_left_over(
+    docker: Any, image: str
+) -> None:
+    container = load_engine("cuda").docker
+    assert container is not None
+    assert container.holds is not None
+    found = inspect_image(image, container.holds, client=docker)
+    assert found.faults == ()
+    assert found.facts["looked_at"] > 50
 
 
 def test_a_campaign_qualifies_the_bundled_engine_in_its_container(

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qualify.checks import image
+from qualify.checks.settings import Settings
 from qualify.cli.app import run as qualify
 from qualify.engines.docker_nouns import Holds
 from qualify.errors import EngineError
 from qualify.inspect.image import inspect_image
+from qualify.records.schema import ProbeRecord
+from qualify.run.probes.before import inspections_of, look
+from tests.engines.docker.boxes import boxed
 from tests.engines.docker.conftest import BASE
+from tests.factory import Maker
 
 ROOT = "/sgl/python/sglang"
 WANTED = Holds(
@@ -48,7 +56,7 @@ def make(docker: Any) -> Iterator[Make]:
     """Files (below /sgl) and settings over the base image -> the new image's name."""
     made: list[str] = []
 
-    def image(
+    def made_of(
         sources: dict[str, str], listed: str | None = None, changes: list[str] | None = None
     ) -> str:
         files = dict(sources)
@@ -70,7 +78,7 @@ def make(docker: Any) -> Iterator[Make]:
         made.append(name)
         return name
 
-    yield image
+    yield made_of
     for name in made:
         docker.images.remove(name, force=True)
 
@@ -152,6 +160,31 @@ def test_the_command_line_says_it_all_and_gives_the_exit_code(
     told = json.loads(capsys.readouterr().out)
     assert told["faults"][0]["what"] == "class"
     assert qualify(["inspect", "image", sound]) == 4
+
+
+def test_a_run_looks_at_its_image_before_the_launch_and_the_verdict_names_what_is_wrong(
+    docker: Any, make: Make, tmp_path: Path
+) -> None:
+    holds = {"roots": ["/sgl"], "classes": ["DFlash2DraftModel"]}
+    outcomes = {}
+    for name, sources in (("good", SOURCES), ("bad", classic(SOURCES))):
+        resolved = boxed(tmp_path / name, docker={"image": make(sources), "holds": holds})
+        assert inspections_of(resolved, {"image": True}) == ["image"]
+        assert inspections_of(resolved, {}) == []
+        run = Maker(checks={"image": True}, self_parity=False).build()
+        lines = [
+            ProbeRecord(
+                "made", "r1.target-only#1", 1, "target-only", "target-only", "image", step, "step",
+                "now", seen=seen,
+            )
+            for step, seen in look("image", resolved)
+        ]  # fmt: skip
+        (verdict,) = image.check(
+            dataclasses.replace(run, probes=tuple(lines)), Settings(run.plan.checks)
+        )
+        outcomes[name] = verdict.outcome
+    assert outcomes == {"good": "pass", "bad": "fail"}
+    assert verdict.sentence.startswith("Image: No source registers the class DFlash2DraftModel")
 
 
 def test_an_image_that_is_not_here_is_told(docker: Any) -> None:
