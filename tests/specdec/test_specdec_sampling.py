@@ -85,12 +85,14 @@ def exact_pairs(runner: Runner, prompt: list[int], params: SamplingParams) -> di
     return found
 
 
-@pytest.mark.parametrize("mode", ["target-only", "mtp"])
+@pytest.mark.parametrize("mode", ["target-only", "mtp", "dflash2"])
 def test_the_engines_sampled_outputs_have_the_exact_joint_distribution(
     mode: str, agreeing: Path
 ) -> None:
     """Three tokens, top-k 2: eight outcomes with known probabilities, 640 requests."""
-    runner = Runner.load(agreeing, RunnerOptions(mode=mode, draft_steps=3, max_running_requests=80))
+    draft = agreeing / mode if mode == "dflash2" else None
+    options = RunnerOptions(mode=mode, draft_steps=3, draft_model=draft, max_running_requests=80)
+    runner = Runner.load(agreeing, options)
     prompt = random_prompts(1, (6,), 255, seed=77)[0]
 
     def params(seed: int) -> SamplingParams:
@@ -116,13 +118,17 @@ def test_the_engines_sampled_outputs_have_the_exact_joint_distribution(
     assert set(counts) <= set(expected)
     observed = [counts[outcome] for outcome in expected]
     assert chisquare(observed, [p * 640 for p in expected.values()]).pvalue > SURE
-    if mode == "mtp":
+    if mode != "target-only":
         assert 0 < correct < proposed
 
 
-def test_a_seed_repeats_its_output_in_any_batch_and_another_seed_does_not(agreeing: Path) -> None:
+@pytest.mark.parametrize("mode", ["mtp", "dflash2"])
+def test_a_seed_repeats_its_output_in_any_batch_and_another_seed_does_not(
+    mode: str, agreeing: Path
+) -> None:
     prompts = random_prompts(3, (20,), 255, seed=5)
-    options = RunnerOptions(mode="mtp", draft_steps=3)
+    draft = agreeing / mode if mode == "dflash2" else None
+    options = RunnerOptions(mode=mode, draft_steps=3, draft_model=draft)
 
     def run(seed: int, batch: int) -> list[list[int]]:
         params = SamplingParams(max_new_tokens=30, temperature=1.0, ignore_eos=True, seed=seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from checkpoints import agreeing_checkpoint
+from draft_checkpoints import agreeing_draft, agreeing_dspark
 from driving import generate, greedy
 from prefix_driving import MODES, load, run
 from specdec.contract import RunnerOptions
@@ -45,9 +46,11 @@ def test_the_continuous_requests_reuse_what_the_table_says(mode: str, agreeing: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", ["target-only", "mtp-fixed"])
+@pytest.mark.parametrize("mode", MODES)
 def test_after_a_long_start_a_compressed_prompt_reuses_4096(mode: str, tmp_path: Path) -> None:
     folder = agreeing_checkpoint(tmp_path, max_position_embeddings=40_960)
+    agreeing_draft(folder / "dflash2", folder)
+    agreeing_dspark(folder / "dspark", folder)
     size = {"max_running_requests": 1, "max_total_tokens": 65_536, "prefill_chunk_tokens": 4096}
     done = continuous(load(folder, mode, **size), 32_768, 4096)
     assert [len(seq.prompt_ids) for seq in done] == [32_768, 33_284, 33_800, 4608]
