@@ -36,9 +36,9 @@ def plan(launch: LaunchPlan, facts: Facts, options: dict[str, Any]) -> ProbePlan
             spec_like(like, STREAM, tokens, PAIRS + 2),
             spec_like(like, SESSION_STREAM, text),
         ),
-        requests=whole + TURNS + 1 + 4,
+        requests=whole + TURNS + 1 + 6,
         prompt_tokens=(whole + turns) * tokens,
-        output_tokens=(whole + 4) * OUTPUT_TOKENS + (TURNS + 1) * TURN_TOKENS,
+        output_tokens=(whole + 6) * OUTPUT_TOKENS + (TURNS + 1) * TURN_TOKENS,
         options={
             **options,
             "tokens": tokens,

@@ -24,7 +24,7 @@ TRIES = 3
 
 async def probe(probing: Probing) -> None:
     """Steps: warm, before, flush, after, cancelled and fresh (in prefill, in decode), cold,
-    turn and turn-cold, idle, refusal and unharmed."""
+    turn and turn-cold, idle, settled (the same again, over what is kept), refusal, unharmed."""
     first, session = probing.item.prompts
     *pairs, victim, warm = await probing.prompts(first)
     probing.note(
@@ -100,25 +100,22 @@ async def _fresh(probing: Probing, prompt: Prompt, phase: str) -> Record:
 
 
 async def _cancelled_after(probing: Probing, phase: str, victim: Prompt, delay_s: float) -> Record:
-    """Send it and close its connection after `delay_s`."""
+    """Send it and close its connection `delay_s` later, counted from when it is sent."""
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    async def end() -> None:
-        await asyncio.sleep(delay_s)
-        stop.set()
+    async def sending(_: int) -> None:
+        loop.call_later(delay_s, stop.set)
 
-    ending = asyncio.ensure_future(end())
-    try:
-        (record,) = await probing.send(
-            "cancelled",
-            [[victim]],
-            output_tokens=OUTPUT_TOKENS,
-            stop=stop,
-            phase=phase,
-            after_s=delay_s,
-        )
-    finally:
-        ending.cancel()
+    (record,) = await probing.send(
+        "cancelled",
+        [[victim]],
+        output_tokens=OUTPUT_TOKENS,
+        stop=stop,
+        gate=sending,
+        phase=phase,
+        after_s=delay_s,
+    )
     return record
 
 
@@ -146,7 +143,10 @@ async def _idle(probing: Probing, prompt: Prompt) -> None:
     stopped.cancel()
     if probing.attempt.stop.is_set():
         raise Interrupted
-    await probing.send("idle", [[prompt]], output_tokens=OUTPUT_TOKENS, cache=PLAIN, s=seconds)
+    cache = await _flush(probing)
+    await probing.send("idle", [[prompt]], output_tokens=OUTPUT_TOKENS, cache=cache, s=seconds)
+    await _one("settled", probing, [prompt])
+    await _one("settled", probing, [prompt])
 
 
 async def _refusals(probing: Probing, prompt: Prompt) -> None:
