@@ -6,11 +6,14 @@ be judged, that absence counts (`not-run` makes a run inconclusive) instead of b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field
 
+from qualify.campaign.faults import did_you_mean
 from qualify.campaign.strict import Strict
+from qualify.errors import UsageError
 
 # Named here because a campaign of a later version may demand them; their verdict is `not-run`.
 NOT_BUILT: tuple[str, ...] = ()
@@ -186,6 +189,20 @@ def as_written(checks: ChecksSpec) -> dict[str, Any]:
         elif value is not None:
             result[name] = value
     return result
+
+
+def picked(checks: ChecksSpec, names: Iterable[str]) -> ChecksSpec:
+    """Only `names`, demanded, with the options that the campaign gives them; the rest off.
+
+    Raises UsageError for a name that is no check.
+    """
+    known = list(ChecksSpec.model_fields)
+    wanted = dict.fromkeys(names)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"--checks knows no `{name}`.", did_you_mean(name, known))
+    chosen = {name: getattr(checks, name) or True if name in wanted else False for name in known}
+    return checks.model_copy(update=chosen)
 
 
 def parity_is_judged(checks: ChecksSpec, *, sides: int, temperature: float) -> bool:

@@ -35,6 +35,20 @@ def only_options(function: F) -> F:
     )(function)
 
 
+def checks_option(function: F) -> F:
+    """--checks NAME[,NAME]: one value of names, or several of them."""
+    return click.option(
+        "--checks",
+        multiple=True,
+        metavar="NAME[,NAME]",
+        help="Judge these checks alone, and demand them; those that send requests do so.",
+    )(function)
+
+
+def check_names(checks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for word in checks for name in word.split(",") if name)
+
+
 def filter_words(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """The filters given; a stray word without --only is refused, not swallowed."""
     if more and not only:

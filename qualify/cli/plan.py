@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qualify.cli.options import campaign_argument, filter_words, json_option, only_options
+from qualify.cli.options import (
+    campaign_argument,
+    check_names,
+    checks_option,
+    filter_words,
+    json_option,
+    only_options,
+)
 from qualify.cli.output import console, duration, print_faults, print_json, warn
 from qualify.errors import ExitCode, QualifyError
 
@@ -20,12 +27,14 @@ if TYPE_CHECKING:
 @campaign_argument
 @only_options
 @click.option("--attach", metavar="URL", help="Measure a server that already runs there.")
+@checks_option
 @json_option
 def command(
     campaign: Path,
     only: tuple[str, ...],
     more: tuple[str, ...],
     attach: str | None,
+    checks: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Show the launches and cells of CAMPAIGN, its tokens and its time. Starts nothing."""
@@ -34,7 +43,12 @@ def command(
     from qualify.records.codec import to_dict
 
     try:
-        prepared = prepare(campaign, only=filter_words(only, more), attach=attach)
+        prepared = prepare(
+            campaign,
+            only=filter_words(only, more),
+            attach=attach,
+            checks=check_names(checks),
+        )
     except QualifyError as error:
         if not as_json:
             raise
@@ -120,6 +134,14 @@ def sums_in_words(plan: Plan, guess: Estimate) -> list[str]:
         f"{load.prompt_tokens:,} prompt tokens to prefill and {load.output_tokens:,} tokens to "
         "generate, at most.",
     ]
+    probes = [p for launch in plan.launches for p in launch.probes]
+    if probes:
+        names = ", ".join(dict.fromkeys(p.name for p in probes))
+        most = sum(p.requests for p in probes)
+        tokens = sum(p.prompt_tokens for p in probes)
+        lines.append(
+            f"Of these the checks have {most:,} requests sent ({names}), {tokens:,} tokens."
+        )
     if guess.seconds is None:
         lines.append("Time: unknown, because the engine's profile states no rates.")
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from qualify.campaign.checks import picked
 from qualify.campaign.load import load_campaign
 from qualify.campaign.schema import Campaign
 from qualify.cli.origins import origins_of
@@ -38,14 +39,18 @@ def prepare(
     only: Iterable[str] = (),
     attach: str | None = None,
     kinds: Mapping[str, Kind] | None = None,
+    checks: Iterable[str] = (),
 ) -> Prepared:
     """Read, check and plan; nothing is built or started, and nothing fetched but the problems
-    of evaluations that are not on this machine. `kinds` replaces the evaluations' own.
+    of evaluations that are not on this machine. `kinds` replaces the evaluations' own; `checks`,
+    where any is named, picks those that are judged.
 
     Raises CampaignFaults for what the file says, UsageError for what it asks of this machine.
     """
     loaded = load_campaign(file, load_engine)
     campaign = loaded.campaign
+    if names := tuple(checks):
+        campaign = campaign.model_copy(update={"checks": picked(campaign.checks, names)})
     engine = load_engine(campaign.engine)
     chosen = parse_only(only)
     sides = all_sides(campaign, engine.default_profile)

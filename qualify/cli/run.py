@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qualify.cli.options import campaign_argument, filter_words, json_option, only_options
+from qualify.cli.options import (
+    campaign_argument,
+    check_names,
+    checks_option,
+    filter_words,
+    json_option,
+    only_options,
+)
 from qualify.cli.output import console, duration, is_interactive, warn
 from qualify.cli.sandbox_options import cage_of, sandbox_options
 from qualify.errors import ExitCode
@@ -32,6 +39,7 @@ REPORTS = Path("reports")
 )
 @click.option("--resume", is_flag=True, help="Go on with the latest run of it, or with --out.")
 @click.option("--attach", metavar="URL", help="Measure a server that already runs there.")
+@checks_option
 @click.option("--yes", is_flag=True, help="Do not ask before a long run.")
 @sandbox_options
 @json_option
@@ -42,6 +50,7 @@ def command(
     out: Path | None,
     resume: bool,
     attach: str | None,
+    checks: tuple[str, ...],
     yes: bool,
     sandbox: str,
     sandbox_image: str | None,
@@ -60,7 +69,11 @@ def command(
 
     cage = cage_of(sandbox, sandbox_image, unsafe_no_sandbox)
     prepared = prepare(
-        campaign, only=filter_words(only, more), attach=attach, kinds=all_kinds(cage)
+        campaign,
+        only=filter_words(only, more),
+        attach=attach,
+        kinds=all_kinds(cage),
+        checks=check_names(checks),
     )
     for warning in prepared.plan.warnings:
         warn(warning)
