@@ -46,6 +46,9 @@ def _judge(one: Probed) -> Verdict:
         return verdict("inconclusive", f"The probe broke off: {one.failed}")
     if any(not row for row in rows.values()):
         return verdict("inconclusive", "Not every case was sent both over a kept prefix and cold.")
+    if any(r.usage.cached_tokens for r in one.requests("cold")):
+        text = "What was to be answered cold reused cached tokens: this cache could not be emptied."
+        return verdict("inconclusive", text)
     for case in CASES:
         cached, reusable = rows[case]["cached_tokens"], rows[case]["reusable"]
         slack = 0 if rows["initial"]["method"] == "flush" else SLACK_TOKENS

@@ -117,6 +117,20 @@ def test_an_engine_that_reports_no_reuse_is_inconclusive(tmp_path: Path) -> None
     assert "does not report its reuse" in verdict.sentence
 
 
+class CannotBeEmptied(Sound):
+    """It answers 200 to a flush and keeps what it has."""
+
+    def flush(self) -> int:
+        self.flushes.append((0.0, 200))
+        return 200
+
+
+def test_a_cache_that_cannot_be_emptied_gives_nothing_to_compare_with(tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "kept", CannotBeEmptied(), "reuse", OPTIONS)
+    assert verdict.outcome == "inconclusive"
+    assert "could not be emptied" in verdict.sentence
+
+
 def test_a_cache_of_whole_pages_reuses_less_and_passes(tmp_path: Path) -> None:
     verdict = judged(tmp_path / "pages", Sound(page=100), "reuse", OPTIONS)
     assert verdict.outcome == "pass", verdict.sentence
