@@ -292,3 +292,17 @@ def test_an_unknown_model_type_is_said_and_its_payload_still_looked_at(tmp_path:
     found = inspect_checkpoint(folder, hashes=False)
     assert [f.where for f in found.faults] == ["b.weight"]
     assert "model_type llama" in found.unjudged[0]
+
+
+def test_a_drafter_as_the_bundled_engine_reads_it_is_whole_and_belongs_to_its_target(
+    tmp_path: Path,
+) -> None:
+    """Made by other hands than this file's: names and shapes are the engine's own."""
+    pytest.importorskip("torch")
+    from tests.specdec.draft_checkpoints import random_draft
+
+    target = REPO / "fixtures" / "models" / "tiny-qwen3.5"
+    random_draft(tmp_path / "drafter", target)
+    found = inspect_checkpoint(tmp_path / "drafter", target=target, hashes=False)
+    assert (found.kind, found.faults, found.unjudged) == ("dflash2", (), ())
+    assert found.facts["tensors"] == found.facts["expected"]

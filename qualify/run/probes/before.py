@@ -13,6 +13,7 @@ from typing import Any
 from qualify.engines.docker_client import connect
 from qualify.engines.docker_image import ensure_image
 from qualify.engines.docker_nouns import Holds
+from qualify.engines.inner import value_at
 from qualify.engines.origin import DRAFT_ARGUMENTS
 from qualify.engines.resolve import ResolvedLaunch
 from qualify.errors import QualifyError
@@ -55,8 +56,11 @@ def look(name: str, resolved: ResolvedLaunch) -> list[tuple[str, dict[str, Any]]
 
 def drafter_of(resolved: ResolvedLaunch) -> str | None:
     """The path of the drafter's own checkpoint, where an argument of the launch names one."""
-    found = (v for k, v in resolved.args.items() if k in DRAFT_ARGUMENTS and isinstance(v, str))
-    return next(found, None)
+    for name in (*DRAFT_ARGUMENTS, "speculative-config.model"):
+        value = value_at(resolved.args, name)
+        if isinstance(value, str) and value:
+            return value
+    return None
 
 
 def _checkpoint(path: Path, kind: str | None, target: Path | None) -> Inspection:
