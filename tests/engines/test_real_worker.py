@@ -60,6 +60,10 @@ def engine_said(reply: Reply) -> dict[str, Any]:
     return said
 
 
+def test_the_worker_has_every_mode_of_the_server() -> None:
+    assert list(SPEC.modes) == list(load_engine("cuda").modes)
+
+
 def test_every_mode_answers_the_same_tokens_and_counts_its_drafts(tmp_path: Path) -> None:
     answers = {}
     for mode, definition in SPEC.modes.items():

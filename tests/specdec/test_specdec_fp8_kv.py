@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import agreeing_checkpoint, random_model, save_checkpoint
+from draft_checkpoints import agreeing_draft, agreeing_dspark
 from driving import ScriptedDrafter, finish, generate, greedy, random_prompts, start
 from specdec.contract import RunnerOptions
 from specdec.layers.quant import KV_GROUP, expand_heads, quantize_heads
@@ -91,8 +92,17 @@ def test_a_rows_bytes_do_not_depend_on_the_rows_beside_it() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Heads of 128 channels: two groups each."""
-    return agreeing_checkpoint(tmp_path_factory.mktemp("fp8-kv"), head_dim=128)
+    """Heads of 128 channels: two groups each. Its block drafters lie in it."""
+    target = agreeing_checkpoint(tmp_path_factory.mktemp("fp8-kv"), head_dim=128)
+    agreeing_draft(target / "dflash2", target)
+    agreeing_dspark(target / "dspark", target)
+    return target
+
+
+def in_mode(mode: str, folder: Path) -> dict[str, Any]:
+    """Its option, and the draft checkpoint where it has one of its own."""
+    draft = {"draft_model": folder / mode} if mode in ("dflash2", "dspark") else {}
+    return {"mode": mode, **draft}
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +125,8 @@ def expected(folder: Path, prompts: list[list[int]]) -> list[list[int]]:
         ({"mode": "mtp"}, 1),
         ({"mode": "mtp", "draft_steps": 7, "prefill_chunk_tokens": 64}, 4),
         ({"mode": "mtp", "draft_steps": 7, "adaptive": True}, 3),
+        ({"mode": "dflash2"}, 4),
+        ({"mode": "dspark"}, 4),
     ],
 )
 def test_drafts_batches_and_chunks_change_nothing_under_fp8_rows(
@@ -124,19 +136,21 @@ def test_drafts_batches_and_chunks_change_nothing_under_fp8_rows(
     prompts: list[list[int]],
     expected: list[list[int]],
 ) -> None:
+    options = {**options, **in_mode(options.get("mode", "target-only"), folder)}
     runner = Runner.load(folder, RunnerOptions(**FP8, **options))
     seqs = generate(runner, prompts, greedy(20), batch)
     assert [s.output_ids for s in seqs] == expected
-    if "mode" in options:
+    if options["mode"] != "target-only":
         assert sum(s.counters.rollbacks for s in seqs) > 0
         assert sum(s.counters.correct_drafts for s in seqs) > 0
 
 
-@pytest.mark.parametrize("mode", ["target-only", "mtp"])
+@pytest.mark.parametrize("mode", ["target-only", "mtp", "dflash2"])
 def test_the_prefix_cache_shares_bytes_and_scales(
-    mode: Any, folder: Path, prompts: list[list[int]], expected: list[list[int]]
+    mode: str, folder: Path, prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
-    runner = Runner.load(folder, RunnerOptions(mode=mode, prefix_cache=True, **FP8))
+    options = in_mode(mode, folder)
+    runner = Runner.load(folder, RunnerOptions(prefix_cache=True, **options, **FP8))
     cold = Runner.load(folder, RunnerOptions(**FP8))
     for prompt, ids in zip(prompts, expected, strict=True):
         for reused in (0, len(prompt) - 1):

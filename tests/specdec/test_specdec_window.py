@@ -35,6 +35,8 @@ def expected(agreeing: Path, prompts: list[list[int]]) -> list[list[int]]:
         ({"prefill_chunk_tokens": 13}, 4),
         ({"mode": "mtp"}, 1),
         ({"mode": "mtp", "draft_steps": 7, "prefill_chunk_tokens": 64}, 4),
+        ({"mode": "dflash2"}, 4),
+        ({"mode": "dspark"}, 4),
     ],
 )
 def test_drafts_batches_and_chunks_change_nothing_within_a_window(
@@ -44,6 +46,8 @@ def test_drafts_batches_and_chunks_change_nothing_within_a_window(
     prompts: list[list[int]],
     expected: list[list[int]],
 ) -> None:
+    if options.get("mode") in ("dflash2", "dspark"):
+        options = {**options, "draft_model": agreeing / options["mode"]}
     runner = Runner.load(agreeing, RunnerOptions(**WINDOW, **options))
     seqs = generate(runner, prompts, greedy(20), batch)
     assert [s.output_ids for s in seqs] == expected
