@@ -7,8 +7,7 @@ Starts the bundled engine in one mode after another with a pool that holds the w
 and lets `qualify eval needles` ask it: exact size as the server counts it, zero cached tokens,
 zero retractions, a natural end, then flush and a fresh short request. Prints one JSON line a
 mode and writes OUT/million.json and OUT/million-runs.tar.gz (the run folders, reports included)
-after each. The same command again goes on where it was stopped; a mode that is done is passed
-over. Exit code 0: every mode asked for has all proofs; 1: one has not; 3: an engine failed.
+after each. The same command again passes over the modes that are done and asks the others whole. Exit code 0: every mode asked for has all proofs; 1: one has not; 3: an engine failed.
 """
 
 from __future__ import annotations
@@ -103,6 +102,8 @@ def _one(mode: str, key: str, options: argparse.Namespace, deadline: float) -> d
         return {"skipped": f"there is no {drafter.name}"}
     folder = options.work / key.replace("/", "-").replace("@", "-")
     folder.mkdir(exist_ok=True)
+    # The proofs are those of one launch: what was left half-way is asked again whole.
+    shutil.rmtree(folder / "run", ignore_errors=True)
     port = _free_port()
     command = _engine(mode, options, port) + (
         ["--draft-model", str(drafter)] if needs_drafter else []
@@ -169,13 +170,12 @@ def _ready(engine: subprocess.Popen[bytes], port: int, deadline: float) -> bool:
 def _ask(
     mode: str, folder: Path, port: int, options: argparse.Namespace, deadline: float
 ) -> int | None:
-    """The harness's own evaluation; None where the budget ended it, which --resume continues."""
+    """The harness's own evaluation; None where the budget ended it."""
     run = folder / "run"
     command = [sys.executable, "-m", "qualify", "eval", "needles"]
     command += ["--attach", f"{mode}=http://127.0.0.1:{port}", "--protocol", "sglang"]
     command += ["--tokenizer", str(options.model), "--tokens", str(options.tokens)]
     command += ["--seed", str(options.seed), "--out", str(run)]
-    command += ["--resume"] if (run / "run.json").exists() else []
     with (folder / "eval.log").open("ab") as log:
         try:
             return subprocess.run(
