@@ -7,7 +7,8 @@ Starts the bundled engine in one mode after another with a pool that holds the w
 and lets `qualify eval needles` ask it: exact size as the server counts it, zero cached tokens,
 zero retractions, a natural end, then flush and a fresh short request. Prints one JSON line a
 mode and writes OUT/million.json and OUT/million-runs.tar.gz (the run folders, reports included)
-after each. The same command again passes over the modes that are done and asks the others whole. Exit code 0: every mode asked for has all proofs; 1: one has not; 3: an engine failed.
+after each. The same command again passes over the modes that are done and asks the others
+whole. Exit code 0: every mode asked for has all proofs; 1: one has not; 3: an engine failed.
 """
 
 from __future__ import annotations
