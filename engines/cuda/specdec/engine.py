@@ -127,7 +127,7 @@ class Engine:
         The thread ends as after a failed step; if it hangs in one, the engine is broken all the
         same within `GIVE_UP_S`.
         """
-        self._doom = reason
+        self._doom = self._doom or reason  # what came first is why the rest came
         with contextlib.suppress(EngineStopped):
             self._post(lambda: None)  # wakes it
 

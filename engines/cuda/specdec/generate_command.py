@@ -57,7 +57,7 @@ def generate(
     try:
         tokenizer = _tokenizer(settings.model, needed=text is not None)
         prompt = _prompt(tokenizer, text, ids, ids_file)
-        runner = load_runner(settings.model, settings.runner_options())
+        runner = load_runner(settings.model, settings.runner_options(), log_level="warning")
         with closing(runner):
             done = answer(runner, "generate", prompt, params)
     except (SpecdecError, TokenizerError) as error:

@@ -34,7 +34,7 @@ def worker(from_stdin: bool, **options: Any) -> None:
 
     settings = ServeSettings(**options, max_running_requests=1)
     try:
-        runner = load_runner(settings.model, settings.runner_options())
+        runner = load_runner(settings.model, settings.runner_options(), log_level="warning")
     except SpecdecError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

@@ -9,7 +9,7 @@ import pytest
 from specdec.contract import RunnerOptions
 from specdec.errors import SpecdecError
 from specdec.logs import logger
-from specdec.parallel.errors import RanksBroken, how_it_ended
+from specdec.parallel.errors import Ended, RanksBroken, cause
 from specdec.parallel.launch import load_runner, rank_devices
 from specdec.parallel.parity import ParityCheck, tokens_line
 from specdec.parallel.plans import Report
@@ -87,5 +87,14 @@ def test_the_line_of_a_request_tells_its_tokens_apart_from_any_others() -> None:
 
 
 def test_an_end_is_told_by_signal_or_by_code() -> None:
-    assert how_it_ended(2, 77, -9) == "Rank 2 (process 77) was ended by SIGKILL."
-    assert how_it_ended(1, 78, 1) == "Rank 1 (process 78) ended with exit code 1."
+    assert Ended(2, 77, -9, 0.0).sentence == "Rank 2 (process 77) was ended by SIGKILL."
+    assert Ended(1, 78, 1, 0.0).sentence == "Rank 1 (process 78) ended with exit code 1."
+
+
+def test_the_rank_that_was_killed_is_named_and_not_those_that_failed_for_want_of_it() -> None:
+    killed, first, second = Ended(3, 9, -9, 5.0), Ended(1, 7, 1, 4.0), Ended(2, 8, 1, 6.0)
+    said, other = RanksBroken("Rank 2 failed: it said so.", ""), RuntimeError("connection closed")
+    assert str(cause([first, second, killed], said)).startswith(killed.sentence)
+    assert cause([second, first], said) is said
+    assert str(cause([second, first], other)).startswith(first.sentence)
+    assert cause([], other) is other

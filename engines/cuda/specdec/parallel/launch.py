@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,14 @@ from specdec.config import read_config
 from specdec.contract import DecodeRunner, RunnerOptions
 from specdec.errors import SpecdecError
 from specdec.parallel.connect import join_ranks
+from specdec.parallel.errors import RanksBroken
 from specdec.parallel.leader import Leader, explained
 from specdec.parallel.link import Link
 from specdec.parallel.plans import Begin
+from specdec.parallel.ranks import Ranks
 from specdec.parallel.sharding import check_divisible
 from specdec.runner import Runner
 
-MEETING = "ranks"
 START_S = 120.0  # the most that a rank's libraries take to load on a busy machine
 
 
@@ -42,38 +42,45 @@ def load_runner(
     check_divisible(read_config(model_dir), options.tp_size)
     devices = rank_devices(options)
     shared = replace(options, threads=options.threads or threads_of_a_rank(options.tp_size))
-    folder = Path(tempfile.mkdtemp(prefix="specdec-ranks-"))
+    scratch = tempfile.TemporaryDirectory(prefix="specdec-ranks-")
+    meeting = Path(scratch.name) / "ranks"
     links: list[Link] = []
+    joined: list[Ranks] = []
+
+    def on_end(sentence: str) -> None:
+        on_broken(sentence)
+        for ranks in joined:
+            ranks.abort()
+
     try:
         for rank in range(1, options.tp_size):
             theirs = replace(shared, device=devices[rank])
-            begin = Begin(rank, options.tp_size, folder / MEETING, model_dir, theirs, log_level)
-            links.append(Link(begin, on_broken))
+            begin = Begin(rank, options.tp_size, meeting, model_dir, theirs, log_level)
+            links.append(Link(begin, on_end))
         for link in links:
             link.receive(START_S)
-        runner = _join_and_load(model_dir, replace(shared, device=devices[0]), folder, links)
+        own = replace(shared, device=devices[0])
+        device = pick_device(own.device)
+        ranks = join_ranks(0, own.tp_size, meeting, device, own.tp_timeout_s)
+        if device.type == "cuda":
+            # gloo sees by itself that a rank is gone; NCCL would wait for it.
+            joined.append(ranks)
+        runner = Runner.load(model_dir, own, ranks)
         for link in links:
             link.receive(options.tp_timeout_s)
-    except BaseException:
+    except BaseException as error:
+        told: BaseException = error
+        if isinstance(error, RuntimeError | RanksBroken):
+            told = explained(links, error)
         for link in links:
             link.leave()
-        raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return Leader(runner, links, options.tp_timeout_s)
-
-
-def _join_and_load(
-    model_dir: Path, options: RunnerOptions, folder: Path, links: list[Link]
-) -> Runner:
-    try:
-        device = pick_device(options.device)
-        ranks = join_ranks(0, options.tp_size, folder / MEETING, device, options.tp_timeout_s)
-        return Runner.load(model_dir, options, ranks)
-    except SpecdecError:
-        raise
-    except RuntimeError as error:
-        raise explained(links, error) from error
+        scratch.cleanup()
+        if told is error:
+            raise
+        raise told from error
+    if device.type == "cpu":
+        scratch.cleanup()  # NCCL may come back to the file where the ranks met
+    return Leader(runner, links, options.tp_timeout_s, scratch.cleanup)
 
 
 def rank_devices(options: RunnerOptions) -> list[str]:

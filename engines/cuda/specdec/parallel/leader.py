@@ -18,7 +18,7 @@ from specdec import logs
 from specdec.contract import CacheSize, DecodeRunner, RankParity, RunnerInfo, RunnerOptions
 from specdec.errors import PoolExhausted, SpecdecError
 from specdec.pages import Pages
-from specdec.parallel.errors import RanksBroken
+from specdec.parallel.errors import RanksBroken, cause
 from specdec.parallel.follower import report_of
 from specdec.parallel.link import NEWS_S, Link
 from specdec.parallel.parity import ParityCheck, tokens_line
@@ -43,8 +43,15 @@ Result = TypeVar("Result")
 class Leader:
     """``runner`` is rank 0's share; ``links`` lead to ranks 1, 2, …"""
 
-    def __init__(self, runner: Runner, links: Seq[Link], timeout_s: float) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        links: Seq[Link],
+        timeout_s: float,
+        on_closed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._runner = runner
+        self._on_closed = on_closed
         self._links = links
         self._timeout_s = timeout_s
         self._parity = ParityCheck(1 + len(links))
@@ -161,14 +168,21 @@ class Leader:
         results = self._all(plan, lambda: step(seqs))
         mine = report_of(self._runner, results)
         for link in self._links:
-            theirs = link.receive(self._timeout_s)
-            assert isinstance(theirs, Report)
+            theirs = self._received(link)
             self._parity.compare(seqs, mine, link.rank, theirs)
         for seq in seqs:
             if seq.phase is Phase.FINISHED:
                 del self._numbers[seq]
                 logs.logger.info(tokens_line(seq))
         return results
+
+    def _received(self, link: Link) -> Report:
+        try:
+            report = link.receive(self._timeout_s)
+        except RanksBroken as error:
+            raise explained(self._links, error) from None
+        assert isinstance(report, Report)
+        return report
 
     def _named(self, seqs: Seq[Sequence]) -> tuple[int, ...]:
         return tuple(self._numbers[seq] for seq in seqs)
@@ -193,14 +207,12 @@ class Leader:
                 link.send(End())
         for link in self._links:
             link.leave()
+        self._on_closed()
 
 
 def explained(links: Seq[Link], error: Exception) -> Exception:
-    """RanksBroken if some rank has ended, else the error itself."""
+    """RanksBroken that names the rank at fault, if one has ended; else the error itself."""
     deadline = time.monotonic() + NEWS_S
-    while time.monotonic() < deadline:
-        sentence = next((link.ended for link in links if link.ended), None)
-        if sentence is not None:
-            return RanksBroken(sentence, "Start again.")
+    while time.monotonic() < deadline and not any(link.ended for link in links):
         time.sleep(0.01)
-    return error
+    return cause([link.ended for link in links if link.ended], error)

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import specdec
-from specdec.parallel.errors import RanksBroken, how_it_ended
+from specdec.parallel.errors import Ended, RanksBroken
 from specdec.parallel.plans import Answer, Begin, Failure, Plan
 
 POLL_S = 0.2
@@ -28,7 +28,7 @@ class Link:
         self.rank = begin.rank
         self._on_end = on_end
         self._leaving = False
-        self._sentence: str | None = None
+        self._ended: Ended | None = None
         ours, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         package = str(Path(specdec.__file__).parents[1])
@@ -52,9 +52,9 @@ class Link:
         return self._process.pid
 
     @property
-    def ended(self) -> str | None:
-        """A sentence about how it ended; None while it lives."""
-        return self._sentence
+    def ended(self) -> Ended | None:
+        """How it ended; None while it lives, or was asked to leave."""
+        return self._ended
 
     def send(self, plan: Plan) -> None:
         """Raises RanksBroken when it is gone."""
@@ -92,17 +92,13 @@ class Link:
             self._process.kill()
             self._process.wait()
 
-    def news(self) -> str | None:
-        """How it ended, if it did so just now: a channel breaks before the process is gone."""
-        self._watcher.join(NEWS_S)
-        return self._sentence
-
     def _gone(self) -> RanksBroken:
-        sentence = self.news() or f"Rank {self.rank} (process {self.pid}) closed its channel."
-        return RanksBroken(sentence, "Start again.")
+        self._watcher.join(NEWS_S)  # a channel breaks before the process is gone
+        closed = f"Rank {self.rank} (process {self.pid}) closed its channel."
+        return RanksBroken(self._ended.sentence if self._ended else closed, "Start again.")
 
     def _watch(self) -> None:
         code = self._process.wait()
         if not self._leaving:
-            self._sentence = how_it_ended(self.rank, self._process.pid, code)
-            self._on_end(self._sentence)
+            self._ended = Ended.now(self.rank, self._process.pid, code)
+            self._on_end(self._ended.sentence)

@@ -36,6 +36,10 @@ class Ranks:
         """[rows, columns] of every rank side by side: [rows, size * columns]."""
         return self.gather(mine).transpose(0, 1).reshape(mine.shape[0], -1)
 
+    def abort(self) -> None:
+        """Break off what is under way, from any thread: the others will not come."""
+        self.collectives.abort()
+
     def all_true(self, mine: bool, device: torch.device) -> bool:
         """Whether it holds on every rank."""
         return self.least(float(mine), device) == 1.0
