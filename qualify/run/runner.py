@@ -126,6 +126,7 @@ class _Runner:
         todo = [(item, cells) for item, cells in pending if cells or self._extra(item)]
         open_cells = [cell for _, cells in todo for cell in cells]
         evals = [asked for item, _ in todo for asked in self.desk.pending(item)]
+        probes = [probe for item, _ in todo for probe in self.lab.pending(item)]
         total = sum(len(item.cells) + len(item.evals) for item in self.plan.launches)
         folder = self.journal.store.folder
         self.watch(
@@ -135,7 +136,9 @@ class _Runner:
                 len(todo),
                 total,
                 total - len(open_cells) - len(evals),
-                sum(_work(cell) for cell in open_cells) + sum(map(work_of_eval, evals)),
+                sum(_work(cell) for cell in open_cells)
+                + sum(map(work_of_eval, evals))
+                + sum(work_of(p.prompt_tokens, p.output_tokens) for p in probes),
             )
         )
         with stopping_on_signals(self.stop):
@@ -144,7 +147,7 @@ class _Runner:
                 for spec in (cell.prompts, cell.warmup):
                     if spec is not None and not self.stop.is_set():
                         await self._build(spec)
-            for probe in (p for item, _ in todo for p in self.lab.pending(item)):
+            for probe in probes:
                 for spec in probe.prompts:
                     if not self.stop.is_set():
                         await self._build(spec)

@@ -13,6 +13,7 @@ from qualify.planning.probes import graphs as planner
 from qualify.planning.probes.facts import Facts
 from qualify.records.schema import ProbeRecord
 from qualify.records.store import load_run
+from qualify.run import events as e
 from qualify.run.probes import PROBES
 from qualify.run.probes.probing import Probing
 from tests.run.drive import cell, drive, engine, plan
@@ -138,3 +139,14 @@ def test_a_failed_probe_is_sent_again_by_a_resume(tmp_path: Path) -> None:
     drive(folder, the_plan, engine(tmp_path, "--context", "512"), resume=True)
     (end,) = [p for p in load_run(folder).probes if p.status != "step"]
     assert (end.status, end.launch) == ("finished", "r1.target-only#2")
+
+
+def test_the_work_of_probes_is_in_the_progress_from_the_start(tmp_path: Path) -> None:
+    seen: list[e.Event] = []
+    drive(
+        tmp_path / "run", probed(graphs_plan()), engine(tmp_path, "--context", "512"),
+        watch=seen.append,
+    )  # fmt: skip
+    (started,) = [event for event in seen if isinstance(event, e.RunStarted)]
+    done = [event for event in seen if isinstance(event, e.RequestDone) and event.cell != "probe"]
+    assert started.work_tokens == sum(event.work_tokens for event in done)
