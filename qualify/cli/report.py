@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 @click.option("--markdown", metavar="FILE", help="Also Markdown, for a pull request; - is stdout.")
 @click.option("--csv", metavar="FILE", help="Also the records as CSV; - is stdout.")
 @click.option("--parquet", metavar="FILE", help="Also the records as Parquet; - is stdout.")
+@click.option("--png", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Also every chart as a PNG file in DIR.")  # fmt: skip
+@click.option("--qualitative", is_flag=True,
+              help="Directions and verdicts without any measured figure: qualitative.html, and "
+              "--markdown likewise.")  # fmt: skip
 @json_option
 def command(
     run: Path | None,
@@ -31,6 +36,8 @@ def command(
     markdown: str | None,
     csv: str | None,
     parquet: str | None,
+    png: Path | None,
+    qualitative: bool,
     as_json: bool,
 ) -> int:
     """Write verdicts.json, summary.json and report.html of RUN (default: the latest) again.
@@ -42,14 +49,52 @@ def command(
     wanted = {kind: target for kind, target in also.items() if target is not None}
     if [*wanted.values(), *(["-"] if as_json else [])].count("-") > 1:
         raise click.UsageError("Only one format can go to stdout. Give the others a file's name.")
-    code = finish(folder, as_json=as_json, also=wanted)
+    if qualitative:
+        return _qualitative(folder, wanted, png=png, open_=open_, as_json=as_json)
+    code = finish(folder, as_json=as_json, also=wanted, png=png)
     if open_:
         click.launch((folder / "report.html").resolve().as_uri())
     return code
 
 
+def _qualitative(
+    folder: Path, also: Mapping[str, str], *, png: Path | None, open_: bool, as_json: bool
+) -> int:
+    """The page without figures. Raises UsageError for a format that is made of figures."""
+    from qualify.errors import UsageError
+    from qualify.records.store import load_run, write_whole
+    from qualify.report.assemble import assemble
+    from qualify.report.qualitative import qualitative_html, qualitative_markdown
+
+    refused = [kind for kind in also if kind != "markdown"]
+    refused += [name for name, given in (("png", png), ("json", as_json)) if given]
+    if refused:
+        raise UsageError(
+            f"--{refused[0]} is made of figures, and --qualitative leaves every figure out.",
+            "Leave one of the two out.",
+        )
+    report = assemble(load_run(folder))
+    page = folder / "qualitative.html"
+    write_whole(page, qualitative_html(report).encode())
+    text = qualitative_markdown(report)
+    if "markdown" in also and also["markdown"] != "-":
+        _put(also["markdown"], "markdown", text.encode())
+    else:
+        click.echo(text)
+    if also.get("markdown") != "-":
+        click.echo(f"Page: {page}")
+    if open_:
+        click.launch(page.resolve().as_uri())
+    return int(report.outcome.exit_code)
+
+
 def finish(
-    folder: Path, *, as_json: bool, also: Mapping[str, str] | None = None, quiet: bool = False
+    folder: Path,
+    *,
+    as_json: bool,
+    also: Mapping[str, str] | None = None,
+    png: Path | None = None,
+    quiet: bool = False,
 ) -> int:
     """Judge, write and show (unless quiet); returns the outcome's exit code.
 
@@ -63,6 +108,10 @@ def finish(
     page = write_report(report)
     for kind, target in (also or {}).items():
         _write(report, kind, target)
+    if png is not None:
+        from qualify.report.png import write_pngs
+
+        click.echo(f"{len(write_pngs(report, png))} charts: {png}", err=True)
     if quiet or "-" in (also or {}).values():
         return int(report.outcome.exit_code)
     if as_json:
@@ -77,12 +126,16 @@ def finish(
 
 def _write(report: Report, kind: str, target: str) -> None:
     """One more format of a report. Raises UsageError where the file cannot be written."""
-    from qualify.errors import UsageError
-
     data = _made(report, kind)
     if target == "-":
         sys.stdout.buffer.write(data)
-        return
+    else:
+        _put(target, kind, data)
+
+
+def _put(target: str, kind: str, data: bytes) -> None:
+    from qualify.errors import UsageError
+
     try:
         Path(target).write_bytes(data)
     except OSError as error:

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from qualify.history.trends import METRICS, Trend
 from qualify.report import show
-from qualify.report.html import TEMPLATES, style_hash
+from qualify.report.html import TEMPLATES, policy_hash
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440, 150, 52, 12, 12, 122
 
@@ -29,7 +29,7 @@ def page(trends: Sequence[Trend]) -> str:
     return environment.get_template("history.html.j2").render(
         shown=[(t, chart(t), worded(t)) for t in trends],
         style=Markup(style),
-        style_hash=style_hash(style),
+        style_hash=policy_hash(style),
         show=show,
     )
 

@@ -93,7 +93,8 @@ def draw(shown: HeatMap) -> Markup:
     for column, size in enumerate(shown.sizes):
         middle = _LEFT + _WIDE * column + (_WIDE - 3) / 2
         parts.append(
-            f'<text class="tick" x="{middle}" y="{bottom + 14}" text-anchor="middle">{size:,}</text>'
+            f'<text class="tick" x="{middle}" y="{bottom + 14}" text-anchor="middle">'
+            f"{size:,}</text>"
         )
     parts.append(
         f'<text class="tick" x="{_LEFT}" y="{bottom + 32}">prompt tokens; depth at the left</text>'

@@ -1,4 +1,4 @@
-"""report.html: one self-contained file, no script, no network, everything from outside escaped."""
+"""report.html: one self-contained file, no network, everything from outside escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qualify.analysis.pairs import PairResult
 from qualify.analysis.sides import SideCell
 from qualify.checks.verdict import Verdict
 from qualify.records.schema import LaunchRecord
-from qualify.report import charts, heat, show
+from qualify.report import charts, heat, lines, show
 from qualify.report.assemble import Report
 from qualify.report.quality import quality_rows
 
@@ -29,9 +29,9 @@ _ORDER = {"fail": 0, "inconclusive": 1, "not-run": 2, "waived": 3, "pass": 4}
 _LONG = 4000  # characters of one evidence that the page shows; verdicts.json has all
 
 
-def style_hash(css: str) -> str:
-    """What a content-security policy names the page's one style sheet by."""
-    return base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+def policy_hash(text: str) -> str:
+    """What a content-security policy names the page's own style sheet or script by."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def render_html(report: Report) -> str:
@@ -56,7 +56,7 @@ def render_html(report: Report) -> str:
         anchor=anchor,
     )
     css = (TEMPLATES / "style.css").read_text("utf-8")
-    style = Markup(css)  # ours, from the package: the only text that is not escaped
+    script = (TEMPLATES / "page.js").read_text("utf-8")
     run = report.run
     return env.get_template("report.html.j2").render(
         report=report,
@@ -64,8 +64,11 @@ def render_html(report: Report) -> str:
         plan=run.plan,
         analysis=report.analysis,
         outcome=report.outcome,
-        style=style,
-        style_hash=style_hash(css),
+        # Ours, from the package: the only texts that are not escaped.
+        style=Markup(css),
+        style_hash=policy_hash(css),
+        script=Markup(script),
+        script_hash=policy_hash(script),
         glance=glance(report),
         scopes=sorted({p.decode.scope for p in report.analysis.pairs if p.decode}),
         comparisons=comparisons(report),
@@ -88,6 +91,9 @@ def render_html(report: Report) -> str:
         forest=charts.forest,
         curve=charts.curve,
         bars=charts.bars,
+        shapes=lines.over_shape(report.analysis.sides),
+        loads=lines.over_load(report.analysis.sides),
+        strips=lines.strips(run, report.analysis.sides),
     )
 
 

@@ -70,12 +70,13 @@ def _open(report: Report) -> list[str]:
     return ["### Checks", f"{told or 'none'}.", *(["\n".join(lines)] if lines else [])]
 
 
-def table(head: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
+def table(head: Iterable[str], rows: Sequence[tuple[str, ...]], most: int = MOST) -> str:
+    """Escaped; at most ``most`` rows, and how many more there are."""
     titles = list(head)
     lines = [f"| {' | '.join(titles)} |", f"| {' | '.join('---' for _ in titles)} |"]
-    lines += [f"| {' | '.join(_text(c) for c in row)} |" for row in rows[:MOST]]
-    if len(rows) > MOST:
-        more = [f"and {len(rows) - MOST} more"] + [""] * (len(titles) - 1)
+    lines += [f"| {' | '.join(_text(c) for c in row)} |" for row in rows[:most]]
+    if len(rows) > most:
+        more = [f"and {len(rows) - most} more"] + [""] * (len(titles) - 1)
         lines.append(f"| {' | '.join(more)} |")
     return "\n".join(lines)
 
