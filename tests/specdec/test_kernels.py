@@ -14,7 +14,9 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from specdec.kernels import attend as attend_kernel
+from specdec.kernels.fp8_linear import fp8_product
 from specdec.layers.deltanet import DeltaNet
+from specdec.layers.fp8 import Fp8Projection, Fp8Weight
 from specdec.plan import BLOCK, Span, attention_jobs, block_runs, plan_pass
 from specdec.state import DeltaState
 
@@ -158,3 +160,43 @@ def test_rejected_rows_leave_no_trace() -> None:
     again, other = walked(layer, [[span(0, 0, 13)], [span(0, 13, 8)], [span(0, 14, 7)]], x, 1)
     assert torch.equal(clean[0][14:], again[0][21:])
     assert torch.equal(state.matrix, other.matrix)
+
+
+def fp8_case(outputs: int, inputs: int, width: int, rows: int):
+    """Rows and a weight whose rows' scales lie in no order."""
+    torch.manual_seed(8)
+    values = (torch.randn(outputs, inputs) * 40).to(torch.float8_e4m3fn)
+    values.view(torch.uint8)[0, :16] = torch.arange(16, dtype=torch.uint8)  # subnormals too
+    scales = (torch.rand(5, -(-inputs // width)) + 0.5).to(torch.bfloat16)
+    weight = Fp8Weight(values, scales, torch.randint(5, (outputs,)), width)
+    return torch.randn(rows, inputs), weight
+
+
+@pytest.mark.parametrize(("outputs", "inputs", "width"), [(70, 96, 32), (64, 100, 16), (9, 40, 64)])
+def test_a_product_by_fp8_blocks_is_the_sum_over_scaled_values(
+    outputs: int, inputs: int, width: int
+) -> None:
+    x, weight = fp8_case(outputs, inputs, width, rows=19)
+    expected = torch.zeros(19, outputs, dtype=torch.float64)
+    wide = weight.values.to(torch.float64)
+    for o in range(outputs):
+        for block in range(weight.scales.shape[1]):
+            cut = slice(block * width, (block + 1) * width)
+            part = x[:, cut].double() @ wide[o, cut]
+            expected[:, o] += part * float(weight.scales[weight.scale_row[o], block])
+    found = fp8_on_device(x, weight)
+    torch.testing.assert_close(found.double(), expected, atol=2e-2, rtol=1e-5)
+    twin = Fp8Projection(weight, 8)(x)
+    torch.testing.assert_close(found, twin, atol=2e-2, rtol=1e-5)
+
+
+def fp8_on_device(x: torch.Tensor, weight: Fp8Weight) -> torch.Tensor:
+    w = weight.to(DEVICE)
+    return fp8_product(x.to(DEVICE), w.values, w.scales, w.scale_row, w.width).cpu()
+
+
+def test_a_row_of_an_fp8_product_has_the_same_bits_in_any_company() -> None:
+    x, weight = fp8_case(70, 96, 32, rows=40)
+    whole = fp8_on_device(x, weight)
+    for first, stop in ((0, 1), (5, 6), (13, 40), (17, 33)):
+        assert torch.equal(fp8_on_device(x[first:stop], weight), whole[first:stop])

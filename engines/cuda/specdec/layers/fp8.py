@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec import kernels
 from specdec.layers.quant import widened
 
 TILE_ELEMENTS = 1 << 19  # of an expanded tile: 2 MiB in FP32, which stays in a core's cache
@@ -98,7 +99,8 @@ def joined(weights: Seq[Fp8Weight]) -> Fp8Weight:
 
 
 class Fp8Projection:
-    """y = x Wᵀ, [rows, inputs] to [rows, outputs] in FP32; a tile of W's rows at a time.
+    """y = x Wᵀ, [rows, inputs] to [rows, outputs] in FP32; a tile of W's rows at a time, or on CUDA
+    in a kernel that widens bytes as it reads them.
 
     ``tile_rows``: 0 where the library's product has rows that do not know their number (from
     ``FEWEST_ROWS`` on, to which x is padded); otherwise rows of x travel in tiles of so many.
@@ -109,8 +111,14 @@ class Fp8Projection:
         self._weight = weight
         self._tile_rows = tile_rows
         self._step = max(1, TILE_ELEMENTS // self.inputs)
+        self._kernel = kernels.usable(weight.device, (weight.width,))
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._kernel:
+            from specdec.kernels.fp8_linear import fp8_product  # Triton is not everywhere
+
+            w = self._weight
+            return fp8_product(x, w.values, w.scales, w.scale_row, w.width)
         rows = x.shape[0]
         missing = -rows % self._tile_rows if self._tile_rows else max(0, FEWEST_ROWS - rows)
         if missing:
