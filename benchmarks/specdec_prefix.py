@@ -121,12 +121,35 @@ def one_snapshot(runner: Runner, repeats: int) -> None:
     )
 
 
+def kept_for_drafter(runner: Runner, length: int) -> None:
+    """What a snapshot holds for the drafter beside the recurrent state."""
+    rng = random.Random(2)
+    prompt = [rng.randrange(runner.info.vocab_size) for _ in range(length)]
+    params = SamplingParams(max_new_tokens=NEW_TOKENS, temperature=0.0, ignore_eos=True)
+    seq = runner.new_sequence("kept", prompt, params)
+    runner.admit(seq)
+    while seq.phase is Phase.PREFILL:
+        runner.prefill_step([seq])
+    drafter = runner._core.drafter
+    assert drafter is not None
+    with torch.inference_mode():
+        kept = drafter.keep(seq, seq.computed)
+    size = 0 if kept is None else kept.numel() * kept.element_size()
+    print(f"beside it, for the drafter: {size} bytes after {length} tokens")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("model", type=Path)
-    parser.add_argument("--mode", choices=["target-only", "mtp"], default="target-only")
+    parser.add_argument(
+        "--mode", choices=["target-only", "mtp", "dflash2", "dspark"], default="target-only"
+    )
+    parser.add_argument(
+        "--draft-model", type=Path, help="for dflash2 and dspark; default MODEL-MODE"
+    )
+    parser.add_argument("--draft-kv", choices=["shared", "ring"], default="shared")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--start", type=int, default=512, help="tokens of the first request")
     parser.add_argument(
@@ -136,7 +159,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    beside = args.model.with_name(f"{args.model.name}-{args.mode}")
+    block = args.mode in ("dflash2", "dspark")
     options = RunnerOptions(
+        draft_model=(args.draft_model or beside) if block else None, draft_kv=args.draft_kv,
         mode=args.mode, device=args.device, max_running_requests=1, threads=args.threads,
         max_total_tokens=max(4 * (args.start + 3 * APPEND), 4096),
     )  # fmt: skip
@@ -148,6 +174,8 @@ def main() -> None:
     continuous(cached, cold, args.start, kept, args.repeats)
     price(cached, cold, args.start, args.repeats)
     one_snapshot(cached, args.repeats)
+    if cached.info.draft is not None:
+        kept_for_drafter(cached, args.start)
 
 
 if __name__ == "__main__":

@@ -149,3 +149,20 @@ def test_a_given_model_replaces_the_definitions_own(tmp_path: Path) -> None:
     resolved = resolve(load_engine("llama-cpp"), "target-only", model=str(model))
     assert resolved.model == str(model) == resolved.tokenizer
     assert str(model) in resolved.argv
+
+
+@pytest.mark.parametrize("profile", ["default", "small", "long"])
+def test_the_bundled_engine_has_four_modes_and_finds_the_drafters_beside_its_model(
+    profile: str,
+) -> None:
+    spec = load_engine("cuda")
+    assert list(spec.modes) == ["target-only", "mtp", "dflash2", "dspark"]
+    for mode in spec.modes:
+        resolved = resolve(spec, mode, profile)
+        assert resolved.drafts == (None if mode == "target-only" else 7)
+        folder = resolved.args.get("draft-model")
+        assert (folder is not None) == (mode in ("dflash2", "dspark"))
+        if folder is not None:
+            assert (Path(str(folder)) / "config.json").is_file()
+            assert str(folder) in resolved.argv
+    assert resolve(spec, "dspark", profile).args["draft-kv"] == "shared"
