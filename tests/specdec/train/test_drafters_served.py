@@ -14,8 +14,8 @@ from specdec.block_backbone import BlockBackbone
 from specdec.contract import RunnerOptions
 from specdec.request import Phase, SamplingParams
 from specdec.runner import Runner
-from specdec.train.drafter import make
 from specdec.train.drafter_blocks import block_rows, drafts_at, look
+from specdec.train.drafter_heads import make
 from specdec.train.drafter_shape import SHAPES, Kind
 from specdec.train.evaluate import held_out_streams
 from specdec.train.export import load_weights

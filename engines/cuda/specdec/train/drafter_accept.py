@@ -11,8 +11,8 @@ from collections.abc import Sequence as Seq
 
 import torch
 from specdec.train.continuations import Round, continue_round
-from specdec.train.drafter import DFlash2, DSpark
 from specdec.train.drafter_blocks import BLOCK_REACH, drafts_at, look
+from specdec.train.drafter_heads import DFlash2, DSpark
 from specdec.train.model import HybridModel
 from specdec.train.stages import stages
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 from specdec.train.continuations import Round
-from specdec.train.drafter import DFlash2, Drafter, DSpark
+from specdec.train.drafter import Drafter
+from specdec.train.drafter_heads import DFlash2, DSpark
 from specdec.train.drafter_loss import dflash2_loss, dspark_loss
 from specdec.train.drafter_shape import DrafterShape
 from specdec.train.model import HybridModel

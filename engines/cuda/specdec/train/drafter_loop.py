@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 from specdec.train.continuations import Round
-from specdec.train.drafter import DFlash2, DSpark
 from specdec.train.drafter_blocks import draw_anchors, look, loss_of
+from specdec.train.drafter_heads import DFlash2, DSpark
 from specdec.train.loop import Place, load_state, rate_factor, save_state
 from specdec.train.model import HybridModel
 from specdec.train.optim import Optimisers

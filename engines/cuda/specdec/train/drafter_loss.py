@@ -14,7 +14,7 @@ training code.)
 from __future__ import annotations
 
 import torch
-from specdec.train.drafter import DFlash2, DSpark
+from specdec.train.drafter_heads import DFlash2, DSpark
 from specdec.train.stages import project
 from torch import Tensor
 from torch.nn import functional as F

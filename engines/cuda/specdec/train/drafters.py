@@ -25,8 +25,8 @@ from typing import cast
 import torch
 from safetensors.torch import load_file, save_file
 from specdec.train.continuations import Plan, PromptPlan, continue_round
-from specdec.train.drafter import DFlash2, DSpark, make
 from specdec.train.drafter_accept import accept_length
+from specdec.train.drafter_heads import DFlash2, DSpark, make
 from specdec.train.drafter_loop import DraftRecipe, train_drafters
 from specdec.train.drafter_shape import SHAPES, Kind
 from specdec.train.export import load_weights, round_to_bf16
