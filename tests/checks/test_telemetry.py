@@ -130,6 +130,8 @@ def test_a_host_that_tells_of_no_device_is_not_run_and_says_so(
     found = only(check, run_on(tmp_path / "limited", limited))
     assert found.outcome == "not-run"
     assert "this host does not tell it" in found.sentence
+    kept = with_checks({"telemetry": {"host_gib": 4}}, {})
+    assert only(check, run_on(tmp_path / "kept", kept)).outcome == "pass"
 
 
 def test_without_an_energy_counter_power_over_time_is_added_up() -> None:
