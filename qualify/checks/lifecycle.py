@@ -186,9 +186,18 @@ def _same(one: Probed, name: str, pairs: list[tuple[Record, Record]], expected: 
         if after.usage.cached_tokens != reference.usage.cached_tokens and not _reuse_is_exact(one):
             said = "a kept prefix alone changes this engine's answers, so nothing was shown"
             return Part(name, "not-run", said)
-        return Part(name, "fail", f"{after.prompt_id} differs afterwards: {told}")
+        said = f"{after.prompt_id} differs afterwards: {told}"
+        return Part(name, "fail", said + _prefixes(after, reference))
     tokens = sum(a.usage.completion_tokens or 0 for a, _ in pairs)
     return Part(name, "pass", f"the same {tokens:,} tokens")
+
+
+def _prefixes(after: Record, reference: Record) -> str:
+    """How much of a kept prefix each went on from, where that is not the same."""
+    one, other = after.usage.cached_tokens, reference.usage.cached_tokens
+    if one == other or one is None or other is None:
+        return ""
+    return f" (over {one:,} cached tokens, its reference over {other:,})"
 
 
 def _reuse_is_exact(one: Probed) -> bool:
