@@ -94,7 +94,7 @@ def main(words: list[str] | None = None) -> int:
                 runners[mode] = Runner.load(folder, options)
             info = runners["target-only"].info
             print(
-                f"{name}: {info.weight_bytes:,} bytes of weights and {info.weight_scale_bytes:,} of "
+                f"{name}: {info.weight_bytes:,} bytes of weights, {info.weight_scale_bytes:,} of "
                 f"scales, KV {info.kv_bytes_per_token:,} a token, rows exact: "
                 f"{info.invariance.prefill_exact}, {info.device}",
                 flush=True,
