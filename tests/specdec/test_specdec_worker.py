@@ -18,7 +18,7 @@ from specdec.solo import answer
 from specdec.worker import read_line, work
 
 BASE = tuple(range(1, 41))
-MODES: list[Mode] = ["target-only", "mtp"]
+MODES: list[Mode] = ["target-only", "mtp", "dflash2", "dspark"]
 
 
 def words(line: str) -> dict[str, str]:
@@ -27,7 +27,10 @@ def words(line: str) -> dict[str, str]:
 
 def worker(folder: Path, mode: Mode, *lines: str, cache: bool = True) -> list[dict[str, str]]:
     """What is said at the start, then to each line."""
-    settings = ServeSettings(folder, mode, max_running_requests=1, prefix_cache=cache)
+    draft = folder / mode if mode in ("dflash2", "dspark") else None
+    settings = ServeSettings(
+        folder, mode, draft_model=draft, max_running_requests=1, prefix_cache=cache
+    )
     out = io.StringIO()
     work(Runner.load(folder, settings.runner_options()), settings, lines, out)
     return [words(line) for line in out.getvalue().splitlines()]
@@ -60,6 +63,13 @@ def test_a_line_is_answered_with_the_targets_own_ids_and_counts_that_add_up(
         )
     )  # fmt: skip
     assert 1 + c + v + t - w == int(said["generated_tokens"]) == 20
+    if mode == "dspark":
+        assert int(said["dspark_confidence_count"]) == p
+        mean = float(said["dspark_confidence_mean"])
+        least, most = (float(said[f"dspark_confidence_{name}"]) for name in ("min", "max"))
+        assert 0 < least < mean < most < 1
+    else:
+        assert "dspark_confidence_mean" not in said
     if mode == "target-only":
         assert (v, p) == (0, 0)
         assert "mtp_accept_rate" not in said  # a rate of nothing is left out

@@ -48,6 +48,7 @@ class Constants:
     weight_bytes: int
     kv_cache_bytes: int
     draft_steps: int | None
+    draft_class: str | None = None
 
 
 class Histograms:
@@ -131,6 +132,14 @@ class _SchedulerCollector(Collector):
             counter = CounterMetricFamily(name, _TEXT.get(name, name), labels=self._keys)
             counter.add_metric(self._values, float(value))
             yield counter
+        if self._constants.draft_class is not None:
+            drafter = GaugeMetricFamily(
+                "specdec:draft_model_info",
+                "1; the label names the class of the draft model that was loaded.",
+                labels=[*self._keys, "model_class"],
+            )
+            drafter.add_metric([*self._values, self._constants.draft_class], 1.0)
+            yield drafter
         cached = CounterMetricFamily(
             "sglang:cached_tokens", "Prompt tokens reused.", labels=[*self._keys, "cache_source"]
         )

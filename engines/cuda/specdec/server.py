@@ -86,6 +86,7 @@ def _constants(state: ServerState) -> Constants:
         weight_bytes=info.weight_bytes,
         kv_cache_bytes=info.kv_bytes_per_token * info.max_total_tokens,
         draft_steps=None if info.mode == "target-only" else info.draft_steps,
+        draft_class=None if info.draft is None else info.draft.name,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from specdec.contract import DecodeRunner
 from specdec.errors import RequestRefused
-from specdec.request import SamplingParams
+from specdec.request import Counters, SamplingParams
 from specdec.settings import ServeSettings
 from specdec.solo import Answer, answer
 
@@ -99,6 +99,7 @@ def result_words(
         "prefix_snapshots": cache.snapshots,
         "prefix_snapshot_bytes": cache.snapshot_bytes,
         **_drafter_words(runner),
+        **_confidence_words(counts),
         "mtp_accept_rate": counts.correct_drafts / proposed if proposed else None,
         "spec_accept_length": 1 + counts.correct_drafts / steps if steps else None,
         "mtp_verify_count": steps,
@@ -121,6 +122,16 @@ def _drafter_words(runner: DecodeRunner) -> dict[str, object]:
         **{name: int(info.mode == name) for name in ("mtp", "dflash2", "dspark")},
         "mtp_tokens": info.draft_steps,
         "mtp_adaptive": int(info.adaptive),
+    }
+
+
+def _confidence_words(counts: Counters) -> dict[str, object | None]:
+    """Of a drafter that has a confidence; nothing is said of others."""
+    if not counts.confidence_count:
+        return {}
+    return {
+        f"dspark_confidence_{name}": getattr(counts, f"confidence_{name}")
+        for name in ("count", "mean", "min", "max")
     }
 
 

@@ -230,6 +230,7 @@ def test_the_command_says_which_drafter_it_serves(checkpoint: Path, alone: list[
     assert (info["speculative_dflash_block_size"], info["draft_kv_rows"]) == (8, 2 * 128)
     assert info["speculative_draft_window_size"] == 40
     assert "sglang:spec_num_draft_tokens" in metrics
+    assert 'model_class="DFlash2DraftModel"' in metrics
     log = "\n".join(server.log)
     assert (
         "Initialized DFLASH draft runner. attention_backend=sdpa, model=DFlash2DraftModel, "
