@@ -187,6 +187,8 @@ class SGLangProtocol:
             retractions = integer(meta.get("num_retractions"))
             if retractions:
                 notes.append(f"the request was retracted {retractions} times")
+            if meta.get("rank_token_parity") is False:
+                notes.append("the tensor-parallel ranks generated different tokens")
         return replace(reply, speculation=spec, notes=tuple(notes))
 
     async def flush(self, *, patience_s: float) -> FlushOutcome:

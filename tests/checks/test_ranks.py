@@ -27,12 +27,15 @@ def test_a_request_in_which_the_ranks_differ_is_named_and_the_unmodified_engine_
     tmp_path: Path,
 ) -> None:
     # Two plantings, one warm-up: the fifth generation is the cell's second prompt.
-    bad = only(check, run_on(tmp_path / "bad", TWO, "--rank-parity", "--ranks-apart", "4"))
+    run = run_on(tmp_path / "bad", TWO, "--rank-parity", "--ranks-apart", "4")
+    bad = only(check, run)
     good = only(check, run_on(tmp_path / "good", TWO, "--rank-parity"))
     assert (bad.outcome, good.outcome) == ("fail", "pass")
     assert "different tokens in 1 request, first prose@48/measured/1.0 in prose@48/c1" in (
         bad.sentence
     )
+    noted = [r.prompt_id for r in run.measured() if any("ranks" in n for n in r.notes)]
+    assert noted == ["prose@48/measured/1.0"]
     assert good.sentence.startswith("All of 2 ranks committed the same tokens: ")
     assert good.demanded
 

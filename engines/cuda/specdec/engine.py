@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from specdec import logs
+from specdec.commands import Command, Doomed, EngineStopped, Flush, FlushBusy
 from specdec.contract import DecodeRunner, RunnerInfo
 from specdec.errors import RequestRefused
 from specdec.job import Delta, JobSpec
@@ -30,47 +31,6 @@ from specdec.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
 GIVE_UP_S = 4.0  # how long a thread that was told of a failure may take to notice it
-
-
-class EngineStopped(RuntimeError):
-    """The engine takes no more requests: it is shutting down, or it broke."""
-
-
-class FlushBusy(RuntimeError):
-    """A flush that could not be done; the message is what the client reads."""
-
-
-class Doomed(RuntimeError):
-    """Somebody said that the engine is broken; the message says what."""
-
-
-@dataclass
-class _Command:
-    """Work for the engine's thread, and where its result goes."""
-
-    work: Callable[[], Any]
-    reply: Future[Any] = field(default_factory=Future)
-
-    def run(self) -> None:
-        """Do it, unless whoever asked has gone meanwhile."""
-        if not self.reply.set_running_or_notify_cancel():
-            return
-        try:
-            self.reply.set_result(self.work())
-        except Exception as error:
-            self.reply.set_exception(error)
-
-    def refuse(self, reason: str) -> None:
-        """Answer without doing it."""
-        if self.reply.set_running_or_notify_cancel():
-            self.reply.set_exception(EngineStopped(reason))
-
-
-@dataclass
-class _Flush:
-    deadline_s: float
-    patient: bool
-    reply: Future[None] = field(default_factory=Future)
 
 
 @dataclass
@@ -85,12 +45,12 @@ class Engine:
     clock: Callable[[], float] = time.monotonic
     broken: str | None = None
     _scheduler: Scheduler | None = None
-    _commands: queue.SimpleQueue[_Command] = field(default_factory=queue.SimpleQueue)
+    _commands: queue.SimpleQueue[Command] = field(default_factory=queue.SimpleQueue)
     _door: threading.Lock = field(default_factory=threading.Lock)
     _streams: dict[str, Stream] = field(default_factory=dict)
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: threading.Thread | None = None
-    _flush: _Flush | None = None
+    _flush: Flush | None = None
     _stopping: bool = False
     _doom: str | None = None
     on_broken: Callable[[], None] | None = None
@@ -187,7 +147,7 @@ class Engine:
 
         Raises FlushBusy.
         """
-        asked = _Flush(self.clock() + timeout_s, patient=timeout_s > 0)
+        asked = Flush(self.clock() + timeout_s, patient=timeout_s > 0)
 
         def begin() -> None:
             if self._flush is not None:
@@ -207,7 +167,7 @@ class Engine:
                 self._post(lambda: self.scheduler.abort(unfinished.__contains__, "Client left."))
 
     def _post(self, work: Callable[[], Result]) -> Future[Result]:
-        command = _Command(work)
+        command = Command(work)
         with self._door:
             if not self.alive or self._stopping:
                 raise EngineStopped(self.broken or "The server is shutting down.")

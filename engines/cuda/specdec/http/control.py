@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from specdec import __version__
+from specdec.commands import EngineStopped, FlushBusy
 from specdec.draft_facts import DraftFacts
-from specdec.engine import EngineStopped, FlushBusy
 from specdec.http.body import read_json
 from specdec.http.errors import ApiError
 from specdec.http.other_schema import AbortBody

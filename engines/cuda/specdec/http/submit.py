@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from specdec.engine import EngineStopped
+from specdec.commands import EngineStopped
 from specdec.errors import QueueFull, RequestRefused
 from specdec.http.errors import ApiError
 from specdec.http.state import ServerState
