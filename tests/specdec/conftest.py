@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from checkpoints import agreeing_checkpoint, random_model, save_checkpoint
 from draft_checkpoints import agreeing_draft, agreeing_dspark
+from specdec.runner import Runner
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_owned_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After every test: pages, snapshots and rings of every runner that it made."""
+    made: list[Runner] = []
+    begin = Runner.__init__
+
+    def noted(self: Runner, *args: Any) -> None:
+        begin(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(Runner, "__init__", noted)
+    yield
+    for runner in made:
+        runner.check_integrity()
 
 
 @pytest.fixture(scope="session")

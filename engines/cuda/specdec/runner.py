@@ -109,6 +109,7 @@ class Runner:
         """A slot is free, and pages for all present tokens and one more."""
         return self._core.seats.fits(seq)
 
+    @torch.inference_mode()
     def admit(self, seq: Sequence) -> None:
         """WAITING to PREFILL: takes a slot and those pages. Raises PoolExhausted."""
         resume = self._core.seats.take(seq)

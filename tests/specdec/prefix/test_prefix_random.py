@@ -87,10 +87,12 @@ class Mix:
         self.waiting.insert(0, seq)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("snapshots", [4, 256])
+@pytest.mark.parametrize(
+    ("mode", "snapshots"),
+    [*((mode, 256) for mode in MODES), ("mtp-fixed", 4), ("dflash2-ring", 4)],
+)
 def test_a_random_mix_gives_cold_ids_and_leaves_nothing(
-    snapshots: int, mode: str, agreeing: Path, cold: list[list[int]]
+    mode: str, snapshots: int, agreeing: Path, cold: list[list[int]]
 ) -> None:
     chosen = options(
         agreeing, mode, max_total_tokens=POOL, max_running_requests=3, max_snapshots=snapshots,
