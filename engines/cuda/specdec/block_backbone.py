@@ -33,6 +33,20 @@ from specdec.model import part
 ReadContext = Callable[[int], tuple[Tensor, Tensor]]
 
 
+def few_over_many(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of a block's rows over its context, [1, KV heads, rows, dim] each.
+
+    On CUDA as two plain products: the fused kernels there share work out by heads and rows, of
+    which a block has a handful, and walk a long context alone.
+    """
+    if queries.device.type == "cpu":
+        return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
+    if mask is not None:
+        scores += mask
+    return torch.softmax(scores, -1) @ values
+
+
 class DraftLayer:
     """One layer; ``weights`` by name without the layer's prefix. With ``attention_conv`` and
     ``mlp_conv`` among them its sublayers have convolutions of groups of ``conv_group`` channels."""
@@ -123,11 +137,11 @@ class DraftLayer:
         stacked = queries.view(rows, c.kv_heads, group, c.head_dim).transpose(0, 1)
         all_keys = torch.cat((context_keys, keys)).transpose(0, 1).unsqueeze(0)
         all_values = torch.cat((context_values, values)).transpose(0, 1).unsqueeze(0)
-        out = F.scaled_dot_product_attention(
+        out = few_over_many(
             stacked.reshape(1, c.kv_heads, rows * group, c.head_dim),
             all_keys,
             all_values,
-            attn_mask=None if mask is None else mask.repeat_interleave(group, 0),
+            None if mask is None else mask.repeat_interleave(group, 0),
         )
         out = out.view(c.kv_heads, rows, group, c.head_dim).transpose(0, 1)
         return out.reshape(rows, c.heads * c.head_dim)
