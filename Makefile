@@ -54,7 +54,7 @@ $(RUN):
 
 $(DEV):
 	PYTHON="$(PYTHON)" sh scripts/venv.sh $(VENV)
-	$(INSTALL) ".[llama-cpp,engine,evals,docker,history,png,dev]"
+	$(INSTALL) ".[llama-cpp,engine,evals,docker,history,png,telemetry,dev]"
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps $(PIP_ARGS) evalplus==0.3.1
 	@rm -f $(VENV)/.installed-*
 	@touch $@ $(RUN)

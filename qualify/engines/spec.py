@@ -107,9 +107,7 @@ def _build(y: EngineYaml, file: Path) -> EngineSpec:
         profiles={
             name: Profile(
                 name=name,
-                validated=Validated(**dict(p.validated))
-                if p.validated is not None
-                else None,
+                validated=Validated(**dict(p.validated)) if p.validated is not None else None,
                 rates=Rates(**dict(p.rates)) if p.rates is not None else None,
                 model=_model(p.model, file.parent) if p.model is not None else None,
                 modes=tuple(p.modes) if p.modes is not None else None,
