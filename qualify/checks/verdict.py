@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,3 +24,8 @@ class Verdict:
     sentence: str
     evidence: dict[str, Any] = field(default_factory=dict)
     demanded: bool = True
+
+
+def stood_idle(verdicts: Iterable[Verdict]) -> bool:
+    """Whether a check judged nothing that anyone had demanded: all not-run, none demanded."""
+    return all(v.outcome == "not-run" and not v.demanded for v in verdicts)

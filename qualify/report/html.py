@@ -18,7 +18,7 @@ from markupsafe import Markup
 from qualify.analysis import words
 from qualify.analysis.pairs import PairResult
 from qualify.analysis.sides import SideCell
-from qualify.checks.verdict import Verdict
+from qualify.checks.verdict import Verdict, stood_idle
 from qualify.records.schema import LaunchRecord
 from qualify.report import charts, heat, lines, show
 from qualify.report.assemble import Report
@@ -149,6 +149,7 @@ class CheckGroup:
     open: tuple[Verdict, ...]  # those that did not pass, the worst first
     passed: tuple[Verdict, ...]
     worst: str
+    idle: bool
 
     @property
     def told(self) -> str:
@@ -158,7 +159,7 @@ class CheckGroup:
 
 
 def by_check(verdicts: Sequence[Verdict]) -> list[CheckGroup]:
-    """Checks with something to say first, otherwise in the order in which they ran."""
+    """Checks with something to say first, those that stood idle last."""
     groups: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault(verdict.check, []).append(verdict)
@@ -169,8 +170,8 @@ def by_check(verdicts: Sequence[Verdict]) -> list[CheckGroup]:
         passed = tuple(v for v in mine if v.outcome == "pass")
         demanded = [v.outcome for v in ordered if v.demanded]
         worst = demanded[0] if demanded else ordered[0].outcome
-        found.append(CheckGroup(name, tuple(mine), open_, passed, worst))
-    return sorted(found, key=lambda g: _ORDER[g.worst])
+        found.append(CheckGroup(name, tuple(mine), open_, passed, worst, stood_idle(mine)))
+    return sorted(found, key=lambda g: (g.idle, _ORDER[g.worst]))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from qualify.analysis.bands import MEASURED
 from qualify.analysis.recommend import MIXED
-from qualify.checks.verdict import Verdict
+from qualify.checks.verdict import Verdict, stood_idle
 from qualify.printable import printable
 from qualify.report import show
 from qualify.report.assemble import Report
@@ -192,7 +192,10 @@ def _verdicts(report: Report) -> RenderableType:
     by_check: dict[str, list[Verdict]] = {}
     for verdict in report.verdicts:
         by_check.setdefault(verdict.check, []).append(verdict)
+    idle = [name for name, found in by_check.items() if stood_idle(found)]
     for name, found in by_check.items():
+        if name in idle:
+            continue
         count = Counter(v.outcome for v in found)
         open_ = [v for v in found if v.outcome != "pass"]
         told = Text()
@@ -203,4 +206,7 @@ def _verdicts(report: Report) -> RenderableType:
             told.append(f"and {len(open_) - 4} more, see verdicts.json\n", style="dim")
         told.rstrip()
         table.add_row(name, f"{count['pass']}/{len(found)}", told)
-    return table
+    if not idle:
+        return table
+    left = f"Not asked for, or nothing to judge here: {', '.join(idle)} (verdicts.json says why)"
+    return Group(table, Text(left, style="dim"))

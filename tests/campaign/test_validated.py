@@ -43,5 +43,5 @@ def test_longer_requests_than_were_tried_are_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_nobody_has_tried_says_so(tmp_path: Path) -> None:
-    (said,) = warnings(tmp_path, engine="cuda", profile="long")
-    assert "profile long was never validated" in said
+    (said,) = warnings(tmp_path, engine="sglang", profile="default")
+    assert "profile default was never validated" in said
