@@ -27,7 +27,6 @@ from qualify.checks.pairing import Match, baseline_repeats, cells_of, matches, p
 from qualify.checks.pool import pool
 from qualify.checks.protocol import unlike
 from qualify.checks.select import Place, completion_tokens, places
-from qualify.checks.settings import Settings
 from qualify.records.run import Run
 
 
@@ -70,12 +69,13 @@ class PairResult:
 
 
 def all_pairs(run: Run, margin: float) -> list[PairResult]:
-    """Every planned pair in every cell that both sides have, in plan order.
+    """Every pair of the campaign in every cell that both sides have, in plan order. `parity:
+    all-pairs` asks for more bytes to be compared, not for more claims of speed.
 
     margin: the relative difference under which two sides count as tied.
     """
     results = []
-    for side, reference in planned_pairs(run.plan, Settings(run.plan.checks)):
+    for side, reference in planned_pairs(run.plan):
         ours, theirs = cells_of(run, side), cells_of(run, reference)
         for cell in ours:
             if cell in theirs:

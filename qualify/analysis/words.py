@@ -177,6 +177,8 @@ def at_a_glance(rows: Sequence[tuple[str, str | None, bool]]) -> str:
             if mode == "no recommendation"
             else f"not settled on {place}, where {mode} stays the default"
         )
+    if not where and len(open_) == 1 and "no recommendation" not in open_:
+        return f"{next(iter(open_))}, the default: no measured workload settles for another mode."
     told = "; ".join(parts)
     return f"{told[0].upper()}{told[1:]}." if not where else f"{told}."
 

@@ -201,7 +201,7 @@ def test_a_default_that_no_comparison_settles_is_called_one() -> None:
     run = Maker(sides=sides, works=(Work("prose", (256, 1024), 1),)).build()
     page = text_of(render_html(assemble(run)))
     assert (
-        "Serve: Not settled on every measured workload, where target-only stays the default."
+        "Serve: target-only, the default: no measured workload settles for another mode."
         in page
     )
     assert "not settled: the default" in page
