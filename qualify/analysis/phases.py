@@ -10,6 +10,7 @@ from qualify.analysis.speculation import steps_of
 from qualify.records.schema import Record
 
 REST = "rest"
+BEFORE = ("prefill", "priming")  # phases that end with the first token: no part of a decode step
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Phases:
     """ms: phase -> milliseconds of one step, pooled over the requests that report phases.
 
     `rest` is the step's time that no phase explains; it can be below 0 where the engine's
-    phases overlap or cover more than decoding. priming belongs to prefill and stands apart.
+    phases overlap or cover more than decoding. Prefill is no part of a step; priming, which
+    belongs to it, stands apart.
     """
 
     requests: int
@@ -40,7 +42,7 @@ def phases_of(records: Iterable[Record], *, speculative: bool) -> Phases | None:
     if not count:
         return None
     cycle_ms = math.fsum(s.duration_s for s, _ in found) / count * 1e3
-    names = dict.fromkeys(n for _, told in found for n in told if n != "priming")
+    names = dict.fromkeys(n for _, told in found for n in told if n not in BEFORE)
     ms = {n: math.fsum(told.get(n, 0.0) for _, told in found) / count * 1e3 for n in names}
     primed = [told["priming"] for _, told in found if "priming" in told]
     return Phases(

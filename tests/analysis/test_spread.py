@@ -174,7 +174,7 @@ def test_phases_of_a_step_are_told_with_what_they_leave_unexplained() -> None:
         spec = record.speculation
         assert spec is not None
         assert spec.V is not None
-        told = {"draft": 0.002 * spec.V, "verify": 0.009 * spec.V, "priming": 0.05}
+        told = {"prefill": 0.3, "draft": 0.002 * spec.V, "verify": 0.009 * spec.V, "priming": 0.05}
         return dataclasses.replace(record, speculation=dataclasses.replace(spec, phases_s=told))
 
     maker = Maker(sides={"mtp": drafting(cycle_ms=12.0)}, output_tokens=31, edit=phased)
