@@ -225,4 +225,5 @@ def _mixed(
         )
     best = min(losses, key=lambda s: (losses[s][0], s != baseline))
     reverse = words.regret_reversal(baseline, best, lead, refused)
-    return row(best, words.why_regret(best, losses, refused), words.SAMPLE_ONLY, reverse)
+    why = words.why_regret(best, losses, refused, baseline, lead)
+    return row(best, why, words.SAMPLE_ONLY, reverse)

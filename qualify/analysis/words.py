@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from qualify.analysis.outcomes import Finding
 from qualify.analysis.pairs import PairResult
@@ -132,23 +132,39 @@ def reversal(baseline: str, mode: str, rivals: Mapping[str, PairResult]) -> str:
 
 
 def why_regret(
-    best: str, losses: Mapping[str, tuple[float, str]], refused: Mapping[str, Sequence[str]]
+    best: str,
+    losses: Mapping[str, tuple[float, str]],
+    refused: Mapping[str, Sequence[str]],
+    baseline: str,
+    decided: Container[tuple[str, str]],
 ) -> str:
-    loss, cell = losses[best]
+    """``decided``: side and cell where a side was told from the baseline. Elsewhere its loss is
+    the baseline's, and is said of the baseline."""
+
+    def takes(side: str) -> str:
+        loss, cell = losses[side]
+        if side == baseline or (side, cell) in decided:
+            return f"takes {times(loss)} the time of the best in {cell}"
+        return (
+            f"cannot be told from {baseline} in {cell}, "
+            f"where {baseline} takes {times(loss)} the time of the best"
+        )
+
+    loss, _ = losses[best]
     rivals = "No mode that fails no check" if refused else "No mode"
     told = (
         f"{best} is the only mode that was measured everywhere and fails no check."
         if len(losses) == 1
         else f"{rivals} was measurably faster than {best} in any cell."
         if loss <= 1.0
-        else f"{best} loses least where it is worst: {times(loss)} the time of the best in {cell}."
+        else f"{best} loses least where it is worst: it {takes(best)}."
     )
-    for side, (other, where) in losses.items():
+    for side, (other, _) in losses.items():
         if side != best:
             told += (
                 f" {side} was nowhere measurably slower either."
                 if other <= 1.0
-                else f" {side} takes {times(other)} the time of the best in {where}."
+                else f" {side} {takes(side)}."
             )
     for side, checks in refused.items():
         told += f" {side} is out: it fails {listed(list(checks))}."

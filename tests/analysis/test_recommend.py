@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qualify.analysis import words
 from qualify.analysis.analyse import analyse
 from qualify.analysis.recommend import MIXED, Row
 from qualify.checks.all import run_checks
@@ -110,6 +111,21 @@ def test_mixed_work_gets_the_mode_with_the_least_regret() -> None:
         Maker(sides={"target-only": target(), "ngram": copying(36.0)}, works=WORKS).build()
     )
     assert slow[MIXED].mode == "target-only"
+
+
+def test_the_loss_of_a_mode_that_no_comparison_decides_is_said_of_the_baseline() -> None:
+    why = words.why_regret(
+        "mtp",
+        {"target-only": (2.0, "a"), "mtp": (1.0, "a"), "dspark": (2.0, "a"), "slow": (3.0, "b")},
+        {},
+        "target-only",
+        {("mtp", "a"), ("slow", "b")},
+    )
+    assert "target-only takes 2.00\u00d7 the time of the best in a." in why
+    assert "slow takes 3.00\u00d7 the time of the best in b." in why
+    assert "dspark takes" not in why
+    told = "dspark cannot be told from target-only in a, where target-only takes 2.00\u00d7"
+    assert told in why
 
 
 def test_a_mode_that_failed_anywhere_is_out_for_mixed_work() -> None:
