@@ -74,6 +74,10 @@ class History:
             con.execute("SET enable_external_access=false")
             con.execute("SET lock_configuration=true")
             try:
+                if len(con.extract_statements(sql)) != 1:
+                    raise UsageError(
+                        "That is not one query.", 'Write one: qualify history sql "SELECT ..."'
+                    )
                 found = con.execute(sql)
                 columns = tuple(c[0] for c in found.description or ())
                 return Answer(columns, tuple(found.fetchall()))

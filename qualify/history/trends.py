@@ -66,9 +66,11 @@ def trends(
             f"There is no metric {metric}.", f"Metrics are {', '.join(sorted(METRICS))}."
         )
     column, unit, _ = METRICS[metric]
+    # Distinct: a copy of a run's folder is no second run.
     found = history.ask(
-        f'SELECT c.campaign, c.side, c.cell, c."like", r.machine, c.run, c.created, c.{column} '
-        f"FROM cells c JOIN runs r USING (run) WHERE c.{column} > 0 "
+        f"SELECT DISTINCT c.campaign, c.side, c.cell, "
+        f'c."like", r.machine, c.run, c.created, c.{column} '
+        f"FROM cells c JOIN runs r USING (run, created) WHERE c.{column} > 0 "
         f'ORDER BY c.campaign, c.cell, c.side, c."like", c.created, c.run'
     )
     series: dict[tuple[Any, ...], list[Point]] = {}

@@ -101,6 +101,24 @@ def test_a_query_can_change_nothing_and_read_nothing_else(fortnight: Path, tmp_p
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_copy_of_a_runs_folder_is_no_second_run(tmp_path: Path) -> None:
+    shutil.copytree(add_run(tmp_path, 1), tmp_path / "copy")
+    edited = shutil.copytree(tmp_path / "copy", tmp_path / "edited")
+    for file in ("run.json", "summary.json"):
+        text = (edited / file).read_text()
+        (edited / file).write_text(text.replace("2026-03-01", "2026-03-02"))
+    history = History(tmp_path)
+    assert history.sync() == ["copy", "edited", "night-01"]
+    (trend,) = trends(history, "tpot", side="mtp", cell=CELL)
+    assert [p.created.day for p in trend.points] == [1, 2]
+
+
+@pytest.mark.parametrize("sql", ["", " ; ", "SELECT 1; SELECT 2"])
+def test_what_is_not_one_query_is_refused(tmp_path: Path, sql: str) -> None:
+    with pytest.raises(UsageError, match="not one query"):
+        History(tmp_path).ask(sql)
+
+
 def test_an_empty_history_has_its_tables(tmp_path: Path) -> None:
     assert History(tmp_path).ask("SELECT count(*) FROM records").rows == ((0,),)
     assert trends(History(tmp_path), "tpot") == []
@@ -125,7 +143,7 @@ def test_the_command_shows_trends_and_answers_sql(
 ) -> None:
     assert qualify(["history", "--reports", str(fortnight), "--json", "--cell", CELL]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert {t["side"] for t in shown} == {"target-only", "mtp"}
+    assert {t["side"] for t in shown} == {"target-only", "mtp", "dflash2", "dspark"}
     ask = ["history", "--reports", str(fortnight), "sql", "SELECT count(*) AS n FROM runs"]
     assert qualify([*ask, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"n": 16}]
