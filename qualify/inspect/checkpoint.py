@@ -39,7 +39,7 @@ def inspect_checkpoint(
 
     kind None: what the config's own architecture says; a .gguf file has no expected list. hashes
     reads every file once (and remembers it); without, only headers and samples are read. Raises
-    UsageError where the folder is no checkpoint.
+    UsageError where the folder is no checkpoint, and for a target beside what is no drafter.
     """
     if folder.suffix == ".gguf" and folder.is_file():
         return _gguf(folder, hashes, seconds)
@@ -54,6 +54,11 @@ def inspect_checkpoint(
             unjudged.append("no target was named, so nothing was held against it (--target DIR)")
         else:
             faults += agree.differences(read_config(target), config)
+    elif target is not None:
+        raise UsageError(
+            f"{folder} is no drafter ({kind}): it has no target to be held against.",
+            "Name the drafter first and its target after --target, or leave --target out.",
+        )
     else:
         faults += ignored.uncovered(config.quantization, heads.tensors)
     looked = look(

@@ -42,8 +42,10 @@ def read_gguf(file: Path) -> Heads:
                 told = NAMED_TYPES.get(kind, f"type {kind}")
                 entries.append((offset, name, tuple(reversed(dims)), told))
             start = -(-stream.tell() // align) * align
-    except (struct.error, ValueError, MemoryError) as error:
+    except (struct.error, ValueError, KeyError, MemoryError) as error:
         raise UsageError(f"{file} has a broken header ({error}).", "Fetch it again.") from error
+    if not entries:
+        return Heads({}, (file,), (Fault("file", file.name, f"{file.name} holds no tensor."),))
     entries.sort()
     ends = [start + entry[0] for entry in entries[1:]] + [size]
     heads = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,19 @@ def test_hashes_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_folder_without_a_checkpoint_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
         inspect_checkpoint(tmp_path)
+
+
+def test_a_target_named_as_a_drafter_is_a_usage_error(tmp_path: Path) -> None:
+    target, drafter = sound(tmp_path)
+    with pytest.raises(UsageError, match="is no drafter"):
+        inspect_checkpoint(target, target=drafter, hashes=False)
+
+
+@pytest.mark.parametrize("rest", [bytes(16), struct.pack("<QQ", 0, 0) + bytes(100)])
+def test_a_gguf_without_a_tensor_is_a_fault(tmp_path: Path, rest: bytes) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<I", 3) + rest)
+    assert said(file) == ["m.gguf holds no tensor."]
 
 
 def test_the_projects_own_checkpoint_is_whole() -> None:
