@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qualify.campaign.document import Document
+from qualify.campaign.evals import NeedlesEval
 from qualify.campaign.faults import Path, did_you_mean
 from qualify.campaign.parts import listed, mapped, numbers, side_names, whole
 
@@ -63,7 +64,7 @@ def check_limits(document: Document, engine: EngineLimits) -> list[str]:
                 did_you_mean(name, list(engine.profiles)),
             )
     warnings: list[str] = []
-    for cell in _cells(document):
+    for cell in (*_cells(document), *_needles(document)):
         for profile_name in dict.fromkeys(_profile_of(document, engine, s) for s in cell.sides):
             profile = engine.profiles.get(profile_name)
             if profile is not None:
@@ -168,6 +169,22 @@ def _cells(document: Document) -> Iterator[_Cell]:
                     sides = tuple(named or everyone)
                     longest = longest_prompt(prompts, tokens)
                     yield _Cell(path, longest, output, at_once, sides)
+
+
+def _needles(document: Document) -> Iterator[_Cell]:
+    """Each prompt of the evaluation `needles`: every side is asked all of them."""
+    sides = tuple(side_names(document))
+    for index, entry in enumerate(listed(document.value.get("evals"))):
+        if entry != "needles" and "needles" not in mapped(entry):
+            continue
+        told = {**NeedlesEval().model_dump(), **mapped(mapped(entry).get("needles"))}
+        output, at_once = whole(told["output_tokens"]), whole(told["concurrency"])
+        if not output or not at_once:
+            continue
+        given = "tokens" in mapped(mapped(entry).get("needles"))
+        for step, tokens in numbers(told["tokens"]):
+            path: Path = ("evals", index, "needles", "tokens", *step) if given else ("evals", index)
+            yield _Cell(path, tokens, output, at_once, sides)
 
 
 def longest_prompt(prompts: Mapping[str, Any], tokens: int) -> int:

@@ -38,6 +38,11 @@ def check_rules(document: Document) -> None:
         if isinstance(workload, dict):
             check_workload(document, ("workloads", index), workload, sides)
     _known(document, "gates", GATES)
+    for name, limit in mapped(document.value.get("gates")).items():
+        if isinstance(limit, int | float) and not isinstance(limit, bool) and limit < 0:
+            document.fault(
+                ("gates", name), f"`gates.{name}` is below 0", "Write a number of at least 0."
+            )
     for index, entry in enumerate(listed(document.value.get("evals"))):
         if isinstance(entry, str) and entry not in EVALS:
             document.fault(
