@@ -6,7 +6,6 @@ becomes a word. Sentences of the full report carry figures, so none of them is t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,8 @@ from markupsafe import Markup
 from qualify.analysis.bands import Band
 from qualify.analysis.crossover import Crossover
 from qualify.report.assemble import Report
-from qualify.report.html import TEMPLATES, policy_hash
+from qualify.report.html import TEMPLATES, by_check, policy_hash
 from qualify.report.markdown import table
-
-_ORDER = ("fail", "inconclusive", "not-run", "waived", "pass")
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,7 @@ def told(report: Report) -> list[Told]:
     ]
     crossings = [(c.side, c.reference, _work(c), _crossing(c)) for c in analysis.crossovers
                  if len(c.points) > 1]  # fmt: skip
-    checks: dict[str, Counter[str]] = {}
-    for v in report.verdicts:
-        checks.setdefault(v.check, Counter())[v.outcome] += 1
-    judged = [(name, next(o for o in _ORDER if seen[o]), _counts(seen))
-              for name, seen in checks.items()]  # fmt: skip
+    judged = [(group.name, group.worst, group.told) for group in by_check(report.verdicts)]
     found = [
         Told("Which mode", ("work", "mode", "how sure"), tuple(map(_band, analysis.bands))),
         Told("Mode against mode", ("mode", "against", "cell", "outcome"), tuple(pairs)),
@@ -115,10 +108,6 @@ def _crossing(found: Crossover) -> str:
     if len({p.finding.outcome for p in found.points}) == 1:
         return f"{found.points[0].finding.outcome} from {shapes[0]:,} to {shapes[-1]:,} tokens"
     return ", ".join(f"{p.finding.outcome} at {p.tokens:,}" for p in found.points)
-
-
-def _counts(seen: Counter[str]) -> str:
-    return ", ".join(f"{seen[o]} {o}" for o in _ORDER if seen[o])
 
 
 def _evals(report: Report) -> Sequence[tuple[str, str, str]]:

@@ -161,6 +161,7 @@ def test_a_table_is_copied_as_csv_with_its_small_print_in_columns_of_its_own(
     median = float(rows[0]["TPOT ms"].replace(",", ""))
     assert median == pytest.approx(report.summary["sides"][0]["tpot_ms"]["median"], rel=6e-3)
     assert "TPOT ms, more" in rows[0]
+    assert "one user tokens/s" in rows[0]
     context.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qualify.report.assemble import Report, assemble
+from qualify.report.html import by_check
 from qualify.report.png import named_charts, write_pngs
 from qualify.report.qualitative import qualitative_html, qualitative_markdown
 from tests.report.test_report import full
@@ -45,8 +46,8 @@ def test_directions_and_verdicts_are_those_of_the_full_report(report: Report) ->
         outcome = pair.decode.outcome if pair.decode else "not compared"
         assert f"| {pair.side} | {pair.reference} | {pair.cell} | {outcome} |" in text
     assert report.outcome.word in text.splitlines()[0]
-    for verdict in report.verdicts:
-        assert f"| {verdict.check} |" in text
+    for group in by_check(report.verdicts):
+        assert f"| {group.name} | {group.worst} | {group.told} |" in text
 
 
 def test_every_chart_is_a_picture_with_something_on_it(report: Report, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
   const own = (cell) => {
     const copy = cell.cloneNode(true);
     copy.querySelectorAll(".sub, title").forEach((part) => part.remove());
+    copy.querySelectorAll("br").forEach((part) => part.replaceWith(" "));
     return copy.textContent.replace(/\s+/g, " ").trim();
   };
   const rest = (cell) =>
@@ -17,7 +18,7 @@
 
   // What is shown, a column for each column and one more where cells have small print.
   const csv = (table) => {
-    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    const heads = [...table.tHead.rows[0].cells].map(own);
     const rows = [...table.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
     const more = heads.map((_, i) => rows.some((row) => row.cells[i] && rest(row.cells[i])));
     const line = (texts) => texts.map(field).join(",");
