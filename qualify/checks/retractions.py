@@ -35,9 +35,9 @@ def check(run: Run, settings: Settings) -> list[Verdict]:
 def _judge(
     run: Run, side: str, mine: list[Place], launches: list[str], settings: Settings
 ) -> Verdict:
-    named = [(r.cell, r.prompt_id, n) for p in mine for r in p.records if (n := _of(r.extras))]
+    named = [(r.cell, r.prompt_id, n) for p in mine for r in p.records if (n := told_by(r.extras))]
     asked = [r for p in mine for r in p.records if r.ok]
-    silent = sum(_of(r.extras) is None for r in asked)
+    silent = sum(told_by(r.extras) is None for r in asked)
     counted = {f"{p.launch.id} {p.cell.id}": n for p in mine if (n := _counter(p)) is not None}
     lines, worded = _log(run, launches)
     evidence: dict[str, Any] = {
@@ -74,7 +74,8 @@ def _judge(
     return Verdict("retractions", side, "not-run", text, evidence, demanded=demanded)
 
 
-def _of(extras: Mapping[str, Any]) -> int | None:
+def told_by(extras: Mapping[str, Any]) -> int | None:
+    """What an answer itself says of how often it was retracted; None where it is silent."""
     meta = extras.get("meta_info")
     said = meta.get("num_retractions") if isinstance(meta, Mapping) else None
     return said if isinstance(said, int) and not isinstance(said, bool) else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from qualify.checks.retractions import told_by
 from qualify.checks.settings import Settings
 from qualify.checks.verdict import Outcome, Verdict
 from qualify.engines.counters import RETRACTIONS
@@ -123,8 +124,12 @@ def _cold(subject: str, asked: list[Asked]) -> Verdict:
 
 
 def _retractions(subject: str, asked: list[Asked]) -> Verdict:
-    """Unknown is not zero; but a server that never retracts has nothing to report."""
-    counts = {a.problem: _counter(a, RETRACTIONS) for a in asked}
+    """By the answer itself and the server's counter over it. Unknown is not zero; but a server
+    that never retracts has nothing to report."""
+    counts: dict[str, float | None] = {}
+    for a in asked:
+        told = told_by(a.answer.record.extras), _counter(a, RETRACTIONS)
+        counts[a.problem] = max((c for c in told if c is not None), default=None)
     known = [c for c in counts.values() if c is not None]
     evidence: dict[str, Any] = {"retractions": counts}
     name = f"{subject}: retractions"

@@ -143,6 +143,18 @@ def test_retractions_that_are_not_reported_are_not_zero_and_decide_nothing() -> 
     assert (verdict.outcome, verdict.demanded) == ("not-run", False)
 
 
+@pytest.mark.parametrize(("times", "outcome"), [(0, "pass"), (2, "fail")])
+def test_an_answer_tells_its_retractions_itself(times: int, outcome: str) -> None:
+    def uncounted(completion: Completion) -> Completion:
+        record = dataclasses.replace(
+            completion.record, extras={"meta_info": {"num_retractions": times}}
+        )
+        evidence = {"prompt": completion.evidence["prompt"]}
+        return dataclasses.replace(completion, record=record, evidence=evidence)
+
+    assert run(uncounted)["retractions"].outcome == outcome
+
+
 def test_later_turns_that_leave_the_cache_aside_prove_nothing_of_it() -> None:
     bypass = CacheEvidence("cold", "bypass")
     verdict = run(change(LATER, cache=bypass, usage=Usage(8250, 40, 0)))["later turns"]
