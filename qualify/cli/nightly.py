@@ -74,6 +74,10 @@ def command(
     judged, 0 all is well.
     """
     cage = cage_of(sandbox, sandbox_image, unsafe_no_sandbox)
+    if baseline != LAST_GOOD:  # before a night is spent on it
+        from qualify.records.store import load_run
+
+        load_run(Path(baseline))
     nights: list[Night] = []
     for campaign in campaigns:
         night = _one(campaign, reports, baseline, cage, as_json)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,13 +70,8 @@ def command(
     from qualify.run.folders import find_resumable, new_run_folder
 
     cage = cage_of(sandbox, sandbox_image, unsafe_no_sandbox)
-    prepared = prepare(
-        campaign,
-        only=filter_words(only, more),
-        attach=attach,
-        kinds=all_kinds(cage),
-        checks=check_names(checks),
-    )
+    filters, named = filter_words(only, more), check_names(checks)
+    prepared = prepare(campaign, only=filters, attach=attach, kinds=all_kinds(cage), checks=named)
     for warning in prepared.plan.warnings:
         warn(warning)
     guess = estimate_for(prepared)
@@ -84,7 +81,10 @@ def command(
     name = prepared.campaign.campaign
     if out is None:
         out = find_resumable(REPORTS, name) if resume else new_run_folder(REPORTS, name)
-    return measure(prepared, out, resume=resume, as_json=as_json)
+    same = [*(("--attach", attach) if attach else ()),
+            *(("--checks", ",".join(named)) if named else ()),
+            *(("--only", *filters) if filters else ())]  # fmt: skip
+    return measure(prepared, out, resume=resume, as_json=as_json, same=same)
 
 
 def _announce(prepared: Prepared, guess: Estimate) -> None:
@@ -104,9 +104,16 @@ def _agreed(guess: Estimate) -> bool:
 
 
 def measure(
-    prepared: Prepared, out: Path, *, resume: bool, as_json: bool, quiet: bool = False
+    prepared: Prepared,
+    out: Path,
+    *,
+    resume: bool,
+    as_json: bool,
+    quiet: bool = False,
+    same: Sequence[str] = (),
 ) -> int:
-    """Run, judge, report; the exit code. quiet: nothing is shown on stdout."""
+    """Run, judge, report; the exit code. quiet: nothing is shown on stdout. same: the options
+    without which the plan is another one, for who goes on."""
     from qualify.cli.build import prompt_builder, tokenizer_of
     from qualify.run.runner import run_campaign
 
@@ -130,7 +137,8 @@ def measure(
 
     judged = finish(outcome.folder, as_json=as_json, quiet=quiet)
     if outcome.exit_code == ExitCode.INTERRUPTED:
-        click.echo(f"Interrupted. Go on with: qualify run {prepared.file} --resume", err=True)
+        words = ["qualify", "run", str(prepared.file), "--resume", "--out", str(out), *same]
+        click.echo(f"Interrupted. Go on with: {shlex.join(words)}", err=True)
     return judged if outcome.exit_code is None else outcome.exit_code
 
 

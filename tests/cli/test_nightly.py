@@ -83,3 +83,17 @@ def test_a_campaign_that_is_wrong_does_not_cost_the_next_its_night(
 def test_an_engine_that_does_not_start_is_the_nights_result(folder: Path) -> None:
     code, (night,) = nightly(folder, campaign(folder, "no-such-flag: 1"))
     assert (code, night["gate"]) == (3, None)
+
+
+def test_a_baseline_that_is_no_run_costs_no_night(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "qualify", "nightly", campaign(folder), "--baseline", "nowhere"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode == 2
+    assert "nowhere is not a run" in done.stderr
+    assert not (folder / "reports").exists()

@@ -110,7 +110,7 @@ def test_a_run_measures_every_cell_judges_it_and_ends_with_its_outcome(folder: P
 def test_ctrl_c_ends_in_seconds_with_130_and_a_resume_completes_the_plan(folder: Path) -> None:
     write(folder, "step-ms: 60")
     process = subprocess.Popen(
-        command(folder),
+        command(folder, "--only", "workload=prose"),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_in_seconds_with_130_and_a_resume_completes_the_plan(folder:
                 break
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        _, told = process.communicate(timeout=30)
         assert time.monotonic() - asked < 15
     finally:
         process.kill()
@@ -135,7 +135,8 @@ def test_ctrl_c_ends_in_seconds_with_130_and_a_resume_completes_the_plan(folder:
     assert not any(psutil.pid_exists(pid) for pid in pids)
     kept = finished(folder)
     assert 1 <= len(kept) < len(EVERY_CELL)
-    done = qualify(folder, "--resume")
+    assert f"--resume --out {folder / 'run'} --only workload=prose\n" in told
+    done = qualify(folder, "--resume", "--only", "workload=prose")
     assert done.returncode in (0, 1, 4), done.stderr
     assert sorted(finished(folder)) == sorted(EVERY_CELL), "each planned cell exactly once"
 
