@@ -109,23 +109,21 @@ def _synced(reports: Path) -> Any:
 
 
 def _show(found: list[Trend]) -> None:
+    """A table for each campaign and machine; the sentences wrap on a narrow terminal."""
     from rich.markup import escape
 
     from qualify.history.page import worded
-    from qualify.report import show
     from qualify.report.terminal import simple_table
 
-    unit = f" ({found[0].unit})" if found[0].unit else ""
-    table = simple_table("campaign", "side", "cell", "what", figures=(f"{found[0].metric}{unit}",))
-    for trend in found:
-        table.add_row(
-            escape(trend.campaign),
-            escape(trend.side),
-            escape(trend.cell),
-            escape(worded(trend)),
-            show.number(trend.points[-1].value),
-        )
-    console().print(table)
+    out = console()
+    for campaign, machine in dict.fromkeys((t.campaign, t.machine) for t in found):
+        out.print(f"{campaign}, {machine}" if machine else campaign, markup=False)
+        table = simple_table("side", "cell")
+        table.add_column(found[0].metric)
+        for trend in found:
+            if (trend.campaign, trend.machine) == (campaign, machine):
+                table.add_row(escape(trend.side), escape(trend.cell), escape(worded(trend)))
+        out.print(table)
 
 
 def _dated(value: Any) -> Any:

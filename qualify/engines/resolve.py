@@ -121,7 +121,7 @@ def resolve(
     if any("{model}" in part for part in template) and path is None:
         raise UsageError(
             f"Engine {spec.name} needs a model and its definition names none.",
-            "Write model: PATH in the campaign.",
+            "Write model: PATH in the campaign; after `engines command`, --model PATH.",
         )
     argv: tuple[str, ...] = ()
     own_env = {**spec.env, **the_profile.env, **the_mode.env, **(env or {})}
@@ -222,7 +222,7 @@ def _check(spec: EngineSpec, mode: Mode, merged: Args) -> None:
             raise UsageError(
                 f"Mode {mode.name} of {spec.name} needs the argument {name}.",
                 f"Make a variant in the campaign: variants: {{NAME: {{mode: {mode.name}, "
-                f"args: {{{name}: VALUE}}}}}}.",
+                f"args: {{{name}: VALUE}}}}}}; after `engines command`, --arg {name}=VALUE.",
             )
     for rule in (*spec.constraints, *mode.constraints):
         if value_at(merged, rule.arg) is not None:

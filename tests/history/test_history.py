@@ -144,6 +144,10 @@ def test_the_command_shows_trends_and_answers_sql(
     assert qualify(["history", "--reports", str(fortnight), "--json", "--cell", CELL]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert {t["side"] for t in shown} == {"target-only", "mtp", "dflash2", "dspark"}
+    assert qualify(["history", "--reports", str(fortnight), "--cell", CELL, "--side", "mtp"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "quickstart, 2 x AMD EPYC" in told
+    assert "% (worse) from" in told
     ask = ["history", "--reports", str(fortnight), "sql", "SELECT count(*) AS n FROM runs"]
     assert qualify([*ask, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"n": 16}]
