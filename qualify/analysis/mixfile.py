@@ -14,8 +14,10 @@ from typing import Any
 from qualify.analysis.mix import Mix
 from qualify.campaign.document import Document, read_document
 from qualify.campaign.faults import CampaignFaults, did_you_mean
+from qualify.campaign.yaml_text import Genre
 
 KEYS = ("weights", "accept_length")
+_GENRE = Genre("a", "mix", "weights: {CELL: SHARE}")
 
 
 def read_mix(path: Path, cells: Sequence[str], sides: Sequence[str]) -> Mix:
@@ -24,7 +26,7 @@ def read_mix(path: Path, cells: Sequence[str], sides: Sequence[str]) -> Mix:
     A weight may name a cell or WORKLOAD@TOKENS where one cell has that shape. Weights are
     shares of requests and need not sum to anything. Raises CampaignFaults with all faults.
     """
-    document = read_document(path)
+    document = read_document(path, _GENRE)
     for key in document.value:
         if key not in KEYS:
             document.fault((key,), f"`{key}` is not a key of a mix", did_you_mean(key, KEYS))

@@ -20,6 +20,7 @@ from qualify.evals.problems import problem_set
 from qualify.evals.voice import Speaker
 from qualify.plan import EvalPlan
 from qualify.prompts.draw import draw
+from qualify.prompts.needles import least_tokens
 from qualify.prompts.prompt import Prompt
 from qualify.prompts.sources import open_source
 
@@ -47,6 +48,9 @@ class NeedlesKind:
         lengths = [given] if isinstance(given, int) else list(given)
         if not lengths or min(lengths) < 1 or len(set(lengths)) < len(lengths):
             raise UsageError("needles: tokens must be sizes that differ.", "Write tokens: 8192.")
+        _room(min(lengths), options["count"], "tokens")
+        if options["fresh_tokens"]:
+            _room(options["fresh_tokens"], FRESH_COUNT, "fresh_tokens")
         made = [
             problem
             for tokens in lengths
@@ -103,6 +107,15 @@ class NeedlesKind:
     ) -> Iterator[tuple[Completion, list[Score]]]:
         for problem, completion in work:
             yield completion, [_score(plan, problem, completion, self.scorer(plan))]
+
+
+def _room(tokens: int, count: int, key: str) -> None:
+    """Refuse what holds no prompt with any tokenizer; what the codes take is counted later."""
+    if tokens < (least := least_tokens(count)):
+        raise UsageError(
+            f"needles: {key} {tokens:,} has no room for {count} codes and their text.",
+            f"Write {key} well above {least:,}, or a smaller count.",
+        )
 
 
 def _shapes(

@@ -80,6 +80,11 @@ def _refuse_repetition(filler: str, loop: Ring, tokens: int, found: Haystack) ->
         )
 
 
+def least_tokens(codes: int) -> int:
+    """Tokens of running text that so many codes must have around them."""
+    return TAIL + 24 * codes
+
+
 class _Builder(Draft):
     """Cuts a draft to its size and proves it."""
 
@@ -87,7 +92,7 @@ class _Builder(Draft):
         fixed = len(self.tokenizer.encode(self.head(Heads.SHORT) + self.after))
         stated = sum(map(len, self.needle_ids))
         filler = self.room - fixed - stated
-        least = TAIL + 24 * len(self.statements)
+        least = least_tokens(len(self.statements))
         if filler < least:
             raise CellError(
                 f"A prompt of {self.tokens:,} tokens has no room for {len(self.statements)}"

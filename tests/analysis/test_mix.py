@@ -112,6 +112,7 @@ def test_weights_are_shares_by_cell_or_by_shape(tmp_path: Path) -> None:
         ("weights: {prose@256: 1}\naccept_length: {mpt: 2}", "`mpt` is no drafting mode"),
         ("weights: {prose@256: 1}\naccept_length: {ngram: 0.5}", "at least 1"),
         ("weights: {copy@256: 1, prose: 1}", "`prose` was not measured"),
+        ("- prose", "mix.yaml:1: a mix is a mapping of keys"),
     ],
 )
 def test_a_mix_that_says_something_wrong_is_refused_with_its_line(

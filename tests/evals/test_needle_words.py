@@ -1,10 +1,15 @@
-"""Reading answers to needles: the exact set, nothing else, order free."""
+"""Reading answers to needles: the exact set, nothing else, order free; sizes that hold none."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from qualify.campaign.evals import NeedlesEval
+from qualify.errors import UsageError
 from qualify.evals.needle_words import codes, question, read_answer, sentence
+from qualify.evals.retrieval import NeedlesKind
 
 FIVE = ("K7-4410", "Q1-0093", "Z5-5582", "A8-7719", "L2-2046")
 ALL = ", ".join(FIVE)
@@ -73,3 +78,24 @@ def test_codes_are_independent_and_new_for_each_key() -> None:
 def test_the_question_holds_no_code_and_statements_hold_one() -> None:
     assert read_answer(question(5), FIVE).found == ()
     assert sentence(0, "K7-4410") == "The first secret code is K7-4410."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": 10}, "tokens 10 has no room for 5 codes"),
+        ({"tokens": [8192, 100]}, "tokens 100 has no room"),
+        ({"fresh_tokens": 100}, "fresh_tokens 100 has no room"),
+    ],
+)
+def test_a_size_that_holds_no_prompt_is_refused_before_anything_starts(
+    change: dict[str, Any], said: str
+) -> None:
+    options = {**NeedlesEval().model_dump(), **change}
+    with pytest.raises(UsageError, match=said):
+        NeedlesKind().problems(options)
+
+
+def test_a_single_code_and_no_fresh_request_need_less() -> None:
+    change = {"tokens": 100, "count": 1, "depths": [0.5], "fresh_tokens": 0}
+    assert len(NeedlesKind().problems({**NeedlesEval().model_dump(), **change}).problems) == 1
