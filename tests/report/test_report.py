@@ -200,10 +200,7 @@ def test_a_default_that_no_comparison_settles_is_called_one() -> None:
     sides = {"target-only": target(), "mtp": drafting(right=[0, 2])}
     run = Maker(sides=sides, works=(Work("prose", (256, 1024), 1),)).build()
     page = text_of(render_html(assemble(run)))
-    assert (
-        "Serve: target-only, the default: no measured workload settles for another mode."
-        in page
-    )
+    assert "Serve: target-only, the default: no measured workload settles for another mode." in page
     assert "not settled: the default" in page
     assert "more prompts or rounds could settle it" in page
 
