@@ -81,7 +81,7 @@ def judge(folder: Path, earlier: Path | None) -> Any:
 def last_good(folder: Path) -> Path | None:
     """The latest run beside `folder`, started before it, of the same campaign, that was
     qualified and whose own gate (if it had one) passed. None where there is none."""
-    from qualify.records.store import read_json
+    from qualify.records.store import read_json, read_object
 
     mine = folder.resolve()
     started = read_json(mine / "run.json").get("created")
@@ -91,23 +91,17 @@ def last_good(folder: Path) -> Path | None:
         there = other.parent
         if there == mine:
             continue
-        meta, plan, summary = (_read(there / n) for n in ("run.json", "plan.json", "summary.json"))
+        # An unreadable file makes no run a good one.
+        meta, plan, summary = (
+            read_object(there / n) for n in ("run.json", "plan.json", "summary.json")
+        )
         if (plan.get("campaign") or {}).get("campaign") != name:
             continue
         if (summary.get("outcome") or {}).get("exit_code") != 0:
             continue
-        if _read(there / GATE).get("exit_code", 0) != 0:
+        if read_object(there / GATE).get("exit_code", 0) != 0:
             continue
         created = meta.get("created")
         if created is not None and (started is None or created < started):
             found.append((created, there))
     return max(found)[1] if found else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """An unreadable file makes no run a good one."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

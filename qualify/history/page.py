@@ -6,31 +6,28 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from qualify.history.trends import METRICS, Trend
 from qualify.report import show
-from qualify.report.html import TEMPLATES, policy_hash
+from qualify.report.charts import open_svg
+from qualify.report.pages import environment, own
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440, 150, 52, 12, 12, 122
 
 
 def page(trends: Sequence[Trend]) -> str:
     """No script, nothing from the network; everything from outside escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    return environment.get_template("history.html.j2").render(
-        shown=[(t, chart(t), worded(t)) for t in trends],
-        style=Markup(style),
-        style_hash=policy_hash(style),
-        show=show,
+    style, style_hash = own("style.css")
+    return (
+        environment()
+        .get_template("history.html.j2")
+        .render(
+            shown=[(t, chart(t), worded(t)) for t in trends],
+            style=style,
+            style_hash=style_hash,
+            show=show,
+        )
     )
 
 
@@ -71,11 +68,8 @@ def chart(trend: Trend) -> Markup:
     def y(value: float) -> float:
         return round(BOTTOM - (value - low) / (high - low) * (BOTTOM - TOP), 1)
 
-    title = escape(f"{trend.metric} of {trend.side}, {trend.cell}, over {len(values)} runs")
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">'
-        f"<title>{title}</title>"
-    ]
+    title = f"{trend.metric} of {trend.side}, {trend.cell}, over {len(values)} runs"
+    parts = [open_svg(WIDTH, HEIGHT, title)]
     for tick in _ticks(low, high):
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'

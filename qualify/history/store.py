@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qualify.errors import UsageError
 from qualify.history.tables import CELL_TYPES, RUN_TYPES, cell_rows, run_row
-from qualify.records.store import load_run, write_whole
+from qualify.records.store import load_run, read_object, write_whole
 from qualify.report.parquet import database, parquet, records_parquet
 from qualify.report.table import COLUMNS, sql_type
 
@@ -51,7 +50,7 @@ class History:
 
     def add(self, folder: Path) -> bool:
         """Take in one run, in place of what was kept of it. False where it was never judged."""
-        summary, gate = (_read(folder / name) for name in MADE_OF)
+        summary, gate = (read_object(folder / name) for name in MADE_OF)
         if not summary.get("outcome"):
             return False
         run = load_run(folder)
@@ -100,11 +99,3 @@ class History:
             return True
         when = kept.stat().st_mtime
         return any((folder / n).exists() and (folder / n).stat().st_mtime > when for n in MADE_OF)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

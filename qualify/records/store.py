@@ -157,6 +157,15 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one where the file is missing, broken or something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_plan(folder: Path) -> Plan:
     """Raises UsageError with a remedy where the plan is missing, broken or no plan."""
     path = folder / PLAN

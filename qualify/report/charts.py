@@ -52,7 +52,7 @@ def forest(pairs: Sequence[PairResult]) -> Markup:
     scale = _Scale(spread, 14, WIDTH - 14)
     row, top = 40, 26
     height = top + row * len(known) + 12
-    parts = [_open(WIDTH, height, "Decode ratio by cell, with its interval")]
+    parts = [open_svg(WIDTH, height, "Decode ratio by cell, with its interval")]
     parts.append(_margin_band(scale, known[0][1], top - 6, height - 12, vertical=False))
     for tick in scale.ticks(44):
         x = scale(tick)
@@ -88,7 +88,7 @@ def curve(found: Crossover) -> Markup:
         share = (math.log(tokens) - first) / (last - first)
         return round(left + 16 + share * (right - left - 32), 1)
 
-    parts = [_open(WIDTH, height, f"{found.side} over prompt length")]
+    parts = [open_svg(WIDTH, height, f"{found.side} over prompt length")]
     parts.append(_margin_band(scale, found.points[0].finding, left, right, vertical=True))
     for tick in scale.ticks(24):
         y = scale(tick)
@@ -127,7 +127,7 @@ def bars(shares: Sequence[float]) -> Markup:
     step, height = 9, 26
     width = max(step * len(shares), step)
     told = ", ".join(f"{s:.0%}" for s in shares)
-    parts = [_open(width, height, f"Share of steps that got to draft 1, 2, ...: {told}", "bars")]
+    parts = [open_svg(width, height, f"Share of steps that got to draft 1, 2, ...: {told}", "bars")]
     for i, share in enumerate(shares):
         h = round(max(share, 0.0) * (height - 2), 1)
         parts.append(
@@ -146,7 +146,8 @@ def _reach(finding: Finding) -> tuple[float, ...]:
     return tuple(v for v in (finding.ratio, finding.low, finding.high) if v is not None)
 
 
-def _open(width: float, height: float, title: str, kind: str = "chart") -> str:
+def open_svg(width: float, height: float, title: str, kind: str = "chart") -> str:
+    """How every drawing begins: its size, and its name for those who cannot see it."""
     told = escape(title)
     return (
         f'<svg class="{kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from qualify.evals.recall import RecallCell
+from qualify.report.charts import open_svg
 
 _LEFT, _TOP, _WIDE, _HIGH = 56, 8, 66, 30
 _LEAST = 300  # the line below the map must fit
@@ -68,11 +69,8 @@ def draw(shown: HeatMap) -> Markup:
     """The map as SVG; the share stands in each cell as text too, so colour is never alone."""
     width = max(_LEAST, _LEFT + _WIDE * len(shown.sizes) + 4)
     height = _TOP + _HIGH * len(shown.depths) + 40
-    told = escape(f"{shown.eval}, {shown.side}: codes found by prompt size and depth")
-    parts = [
-        f'<svg class="chart heat" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{told}"><title>{told}</title>'
-    ]
+    title = f"{shown.eval}, {shown.side}: codes found by prompt size and depth"
+    parts = [open_svg(width, height, title, "chart heat")]
     for row, depth in enumerate(shown.depths):
         y = _TOP + _HIGH * row
         parts.append(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from qualify.analysis import words
 from qualify.analysis.pairs import PairResult
@@ -22,27 +16,16 @@ from qualify.checks.verdict import Verdict, stood_idle
 from qualify.records.schema import LaunchRecord
 from qualify.report import charts, heat, lines, show
 from qualify.report.assemble import Report
+from qualify.report.pages import environment, own
 from qualify.report.quality import quality_rows
 
-TEMPLATES = Path(__file__).parent / "templates"
 _ORDER = {"fail": 0, "inconclusive": 1, "not-run": 2, "waived": 3, "pass": 4}
 _LONG = 4000  # characters of one evidence that the page shows; verdicts.json has all
 
 
-def policy_hash(text: str) -> str:
-    """What a content-security policy names the page's own style sheet or script by."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def render_html(report: Report) -> str:
     """The page as text. The same report gives the same bytes."""
-    env = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    env = environment()
     env.filters.update(
         number=show.number,
         seconds=show.seconds,
@@ -55,8 +38,8 @@ def render_html(report: Report) -> str:
         evidence=evidence_text,
         anchor=anchor,
     )
-    css = (TEMPLATES / "style.css").read_text("utf-8")
-    script = (TEMPLATES / "page.js").read_text("utf-8")
+    style, style_hash = own("style.css")
+    script, script_hash = own("page.js")
     run = report.run
     return env.get_template("report.html.j2").render(
         report=report,
@@ -64,11 +47,10 @@ def render_html(report: Report) -> str:
         plan=run.plan,
         analysis=report.analysis,
         outcome=report.outcome,
-        # Ours, from the package: the only texts that are not escaped.
-        style=Markup(css),
-        style_hash=policy_hash(css),
-        script=Markup(script),
-        script_hash=policy_hash(script),
+        style=style,
+        style_hash=style_hash,
+        script=script,
+        script_hash=script_hash,
         glance=glance(report),
         scopes=sorted({p.decode.scope for p in report.analysis.pairs if p.decode}),
         comparisons=comparisons(report),

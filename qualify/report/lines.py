@@ -17,6 +17,7 @@ from qualify.checks.select import measuring, places
 from qualify.records.run import Run
 from qualify.report import show
 from qualify.report.axes import axis
+from qualify.report.charts import open_svg
 
 WIDTH, HEIGHT = 370, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 84, 14, 180
@@ -146,11 +147,7 @@ def chart(
     right = WIDTH - _RIGHT
     x = axis(xs, _LEFT, right, log=log_x)
     y = axis(ys, _BOTTOM, _TOP, log=measure.log, least=measure.least)
-    told = escape(title)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img" aria-label="{told}"><title>{told}</title>'
-    ]
+    parts = [open_svg(WIDTH, HEIGHT, title)]
     for tick in y.ticks(26):
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y(tick)}" y2="{y(tick)}"/>'
@@ -196,11 +193,7 @@ def _strip(cell: str, rows: Mapping[str, Sequence[float]], numbers: Mapping[str,
     row, left, right = 24, 96, WIDTH - 14
     height = row * len(rows) + 26
     x = axis(every, left, right, log=max(every) > 4 * min(every))
-    told = escape(f"TPOT in ms of each request in {cell}")
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-label="{told}"><title>{told}</title>'
-    ]
+    parts = [open_svg(WIDTH, height, f"TPOT in ms of each request in {cell}")]
     for tick in x.ticks(56):
         parts.append(
             f'<line class="grid" x1="{x(tick)}" x2="{x(tick)}" y1="4" y2="{height - 20}"/>'

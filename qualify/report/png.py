@@ -8,7 +8,8 @@ from pathlib import Path
 from qualify.errors import UsageError
 from qualify.report import charts, lines
 from qualify.report.assemble import Report
-from qualify.report.html import TEMPLATES, comparisons
+from qualify.report.html import comparisons
+from qualify.report.pages import TEMPLATES
 
 FAMILIES = "'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Arial"
 SCALE = 2  # pixels a unit: sharp on any screen

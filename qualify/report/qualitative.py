@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-from markupsafe import Markup
-
 from qualify.analysis.bands import Band
 from qualify.analysis.crossover import Crossover
 from qualify.report.assemble import Report
-from qualify.report.html import TEMPLATES, by_check, policy_hash
+from qualify.report.html import by_check
 from qualify.report.markdown import table
+from qualify.report.pages import environment, own
 
 
 @dataclass(frozen=True)
@@ -58,22 +56,19 @@ def qualitative_markdown(report: Report) -> str:
 
 def qualitative_html(report: Report) -> str:
     """One self-contained page, as ``html`` makes them."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = (TEMPLATES / "style.css").read_text("utf-8")
-    return environment.get_template("qualitative.html.j2").render(
-        name=_name(report),
-        word=report.outcome.word,
-        engine=report.run.plan.engine.get("name"),
-        note=_NOTE,
-        tables=told(report),
-        style=Markup(css),
-        style_hash=policy_hash(css),
+    style, style_hash = own("style.css")
+    return (
+        environment()
+        .get_template("qualitative.html.j2")
+        .render(
+            name=_name(report),
+            word=report.outcome.word,
+            engine=report.run.plan.engine.get("name"),
+            note=_NOTE,
+            tables=told(report),
+            style=style,
+            style_hash=style_hash,
+        )
     )
 
 
