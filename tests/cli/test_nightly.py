@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from qualify.analysis.gate import GateResult
+from qualify.cli.nightly import _gated
+from qualify.errors import ExitCode
 from tests.cli.test_run import ROOT, folder, write  # noqa: F401
 
 CAMPAIGN = """\
@@ -97,3 +100,14 @@ def test_a_baseline_that_is_no_run_costs_no_night(folder: Path) -> None:
     assert done.returncode == 2
     assert "nowhere is not a run" in done.stderr
     assert not (folder / "reports").exists()
+
+
+def test_a_crossed_threshold_decides_the_night_of_a_qualified_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crossed = GateResult(
+        "fail", ExitCode.NOT_QUALIFIED, "TPOT is worse.", "now", "before", (), (), ()
+    )
+    monkeypatch.setattr("qualify.cli.gate.judge", lambda *_: crossed)
+    night = _gated(Path("c.yaml"), tmp_path, "before", ExitCode.QUALIFIED)
+    assert (night.exit_code, night.gate) == (1, "fail")

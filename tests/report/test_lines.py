@@ -26,6 +26,7 @@ def test_more_is_further_along_an_axis_and_its_ticks_are_apart() -> None:
         assert 20 <= places[2] < places[0] <= 300
         ticks = sorted(scale(t) for t in scale.ticks(30))
         assert len(ticks) > 1
+        assert 20 <= ticks[0] <= ticks[-1] <= 300
         assert all(b - a >= 30 for a, b in itertools.pairwise(ticks))
 
 
@@ -53,6 +54,16 @@ def test_the_slower_of_two_modes_stands_higher_in_step_time(report: Report) -> N
              if s.workload == found.workload and s.cycle}  # fmt: skip
     slow, fast = (f(first, key=lambda name: first[name] or 0) for f in (max, min))
     assert heights[names.index(slow)] < heights[names.index(fast)]
+
+
+def test_every_mark_stands_on_its_line(report: Report) -> None:
+    for found in over_shape(report.analysis.sides):
+        for _, drawn in found.charts:
+            points = set(
+                re.findall(r"[\d.]+,[\d.]+", " ".join(re.findall('points="(.*?)"', drawn)))
+            )
+            marks = re.findall(r'<circle class="mark s0" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+            assert {f"{x},{y}" for x, y in marks} <= points
 
 
 def test_a_strip_has_a_dot_for_every_request_that_counts(report: Report) -> None:
